@@ -1,1 +1,1 @@
-"""What upstream does to a series. Reads history, changes nothing."""
+"""Show how upstream's changes affect a series. Only reads."""

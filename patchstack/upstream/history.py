@@ -1,4 +1,4 @@
-"""Upstream after the pin: opened from a path or URL, its commits oldest first, along first parents."""
+"""Read upstream's history after the pin, from a path or URL: commits along first parents, oldest first."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class UpstreamCommit:
 
     @property
     def label(self) -> str:
-        """How people call it: by its pull request if it has one."""
+        """Its name for people: the pull request if it has one."""
         return f"#{self.pr}" if self.pr is not None else self.oid[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRange:
-    """Upstream from the pin to `tip`. `ref` is what the tip was called: the user's word, or the ref chosen for it."""
+    """Upstream from the pin to `tip`. `ref` is the name of the tip: the user's, or the ref that was chosen."""
 
     pin: Commit
     tip: Commit
@@ -50,7 +50,7 @@ class UpstreamRange:
 
 
 class ShallowRange(MissingError):
-    """The clone is shallow and ends before the commits that are wanted. `tip` is the commit they lead to."""
+    """The clone is shallow and lacks some of the commits up to `tip`."""
 
     code = "PS0317"
 
@@ -63,7 +63,8 @@ class ShallowRange(MissingError):
 
 
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
-    """Return the commit of a ref of upstream. `what` is the user's word for it; it leads the error if they `named` one.
+    """Return the commit of a ref of upstream. `what` is the name of the option; errors begin with it if the user
+    `named` a ref.
 
     Raises what `Repository.resolve_commit` raises.
     """
@@ -79,9 +80,9 @@ def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> C
 def read_range(
     repository: Repository, objects: Objects, pin: Commit, tip: Commit, ref: str, what: str
 ) -> UpstreamRange:
-    """The commits from the pin to a tip, called `ref`. `what` is the user's word for it, for hints.
+    """Return the commits from the pin to a tip, called `ref`. `what` is the name of the option, for hints.
 
-    Raises `UsageError` if the tip does not descend from the pin, `ShallowRange` if a shallow clone cannot tell.
+    Raises `UsageError` if the tip does not descend from the pin, `ShallowRange` if the clone is too shallow.
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
@@ -105,7 +106,7 @@ def read_range(
     for index in range(len(lines) // 2):
         tree, parents, author, date, subject = lines[2 * index + 1].split("\0")
         oid = lines[2 * index].removeprefix("commit ")
-        if not parents:  # where the clone ends
+        if not parents:  # the oldest commit of a shallow clone
             raise ShallowRange(repository, ref, tip.oid, pin)
         numbers = _PR.findall(subject)
         commits.append(
@@ -124,7 +125,7 @@ def read_range(
 
 
 def tree_before(range_: UpstreamRange, objects: Objects, commit: UpstreamCommit) -> str:
-    """The tree a commit of the range was made on. Raises `MissingObject` if a shallow clone lacks its parent."""
+    """Return the tree of a commit's first parent. Raises `MissingObject` if a shallow clone lacks its parent."""
     if commit.before == range_.pin.oid:
         return range_.pin.tree
     if commit.index and range_.commits[commit.index - 1].oid == commit.before:
@@ -144,7 +145,7 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
     if not apart:
         return TargetNotAfterPin(
             f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they have no commit in common",
-            hint=f"is it a branch of another project? give {what} a branch of the upstream",
+            hint=f"it may be a branch of a different project: give {what} a branch of the upstream",
         )
     where = apart[0][:12]
     try:
@@ -154,15 +155,15 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
     except MissingObject:
         pass
     return TargetNotAfterPin(
-        f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they part at {where}",
-        hint=f"upstream was rewritten since, or that is another branch: give {what} a branch that has the pin, "
+        f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they diverge at {where}",
+        hint=f"upstream was rewritten, or this is a different branch: give {what} a branch that has the pin, "
         "or move the pin onto one",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """A series, and upstream from its pin on. `upstream` is how the user called it; `repository` holds the commits:
+    """A series, and upstream from its pin on. `upstream` is the user's name for it; `repository` has the commits: it is
     the user's own, or ours in the cache."""
 
     series: Series
@@ -174,15 +175,14 @@ class Ahead:
 
 @task("opening upstream")
 def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str) -> Ahead:
-    """Open a series and upstream up to `to`, or up to its newest commit as known here (of a URL: as fetched now).
-
-    A shallow clone that lacks commits is left as it is: they are fetched into our cache from where it came from.
-    `what` is the user's word for `to`. Raises what loading and opening raise, and `UsageError` if `to` does not descend
+    """Open a series and upstream up to `to`, by default up to the newest known commit (for a URL, it is fetched now).
+    Commits that a shallow clone lacks are fetched from its remote into our cache; the clone is not changed. `what` is
+    the name of the option for `to`. Raises what loading and opening raise, and `UsageError` if `to` does not descend
     from the pin.
     """
     series = configured_series(config)
     upstream = Remote.at(config.upstream, cache)
-    # First: of a URL, its history has the pin, which then need not be fetched alone.
+    # First, because for a URL the history includes the pin, which then need not be fetched separately.
     try:
         reached = upstream.reach(to, until=config.pin)
     except NoSuchRepository as error:
@@ -207,7 +207,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
 
 
 def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Repository:
-    """The history that a shallow clone lacks, in our cache."""
+    """Return the history that a shallow clone lacks, in our cache."""
     try:
         return cache.history(url, shallow.tip, pin)[0]
     except MissingError as error:

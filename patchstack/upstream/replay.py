@@ -1,4 +1,4 @@
-"""A series over many trees: only the patches whose files have changed since the tree before are tried again."""
+"""Try a series on many trees: only patches whose files differ from the previous tree are tried again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Step = Callable[[int, tuple[T, ...]], tuple[tuple[T, ...], R]]
-"""Tries one patch, by its index, on what it finds at its places. Gives what it leaves there, and the result."""
+"""Tries one patch, by index, on the contents of its places. Returns the contents after it, and the result."""
 
 
 class Replay(Generic[T, R]):
-    """The last run of a series, kept patch by patch.
-
-    `places` are the numbers of the paths that each patch reads and writes: a result depends on nothing else. `same`
-    tells whether two contents of a place are equal; a false "no" costs time only.
+    """The last run of a series, kept patch by patch. `places` are the indices of the paths that each patch reads and
+    writes: its result depends only on them. `same` tells whether two contents of a place are equal; a false "no" only
+    costs time.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Replay(Generic[T, R]):
         self.results: list[R] = []
 
     def run(self, base: Sequence[T]) -> Sequence[R]:
-        """The results over the contents of all places. They are valid until the next run."""
+        """Run the series on the contents of all places and return the results, valid until the next run."""
         if self._base is None:
             self._run_all(list(base))
         else:
@@ -56,7 +55,8 @@ class Replay(Generic[T, R]):
         return self.results
 
     def result_if(self, others: Collection[int], step: Step[T, R], index: int) -> R:
-        """The result of one patch in the last run, if others before it were tried by another step. Keeps nothing."""
+        """Return the result of one patch in the last run if some earlier patches were tried with a different step. The
+        run is not changed."""
         found = self._propagate({}, list(others), others, step, index, keep=False)
         return self.results[index] if found is None else found[0]
 
@@ -81,9 +81,8 @@ class Replay(Generic[T, R]):
         *,
         keep: bool,
     ) -> tuple[R] | None:
-        """Try the waiting patches, in order, and those that meet what they change; the result of `upto` if it is tried.
-
-        `dirty` are the contents that differ from the last run's at the point that is reached."""
+        """Try the waiting patches in order, and those that read their changes. Return the result of `upto` if it is
+        tried. `dirty` are the contents that differ from the last run at the current patch."""
         heapify(waiting)
         last = -1
         while waiting:

@@ -1,4 +1,4 @@
-"""Does a series apply to a newer upstream? A state for every patch, in memory."""
+"""Check in memory whether a series applies to a newer upstream, and give every patch a state."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked. `blame` looks for the first breaking commits: by strict applies with `strict`, else by three-way
-    merges. `search` also looks for commits that are like a patch, for those whose lines are in its way, and for names
-    that patches add in files they do not touch. `timeline` asks how each patch fits onto every commit. `checks` are run
-    on what the series gives there; `engine` opens what commands run on. `parked` are patches that are looked at too."""
+    """The options of a canary run. `blame` finds the first breaking commits: by strict applies with `strict`, else by
+    three-way merges. `search` also finds commits that are similar to a patch, commits whose lines are in its way, and
+    names that patches add in files they do not touch. `timeline` shows how each patch fits onto every commit. `checks`
+    are run on the resulting trees; `engine` opens the engine for their commands. `parked` patches are examined too."""
 
     strict: bool = False
     blame: bool = False
@@ -44,7 +44,7 @@ class Question:
 
 
 def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, question: Question) -> Canary:
-    """Put a series onto upstream's tip in memory, and say of every patch what becomes of it. Writes nothing.
+    """Apply a series to upstream's tip in memory and return the state of every patch. Writes nothing.
 
     Raises `MissingObject` if the content of a touched file is not available.
     """
@@ -78,7 +78,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
 
 
 def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, all_commits: bool) -> None:
-    """Ask for every content the series will meet at once, where contents must be fetched."""
+    """Fetch all contents that the series needs in one step, if contents must be fetched."""
     if objects.fetch is None:
         return
     trees = [range_.pin.tree, *(commit.tree for commit in range_.commits)] if all_commits else []
@@ -91,7 +91,7 @@ def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, 
 
 
 class _Rows:
-    """Makes the rows of the answer."""
+    """Builds the rows of the result."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _Rows:
         self._names = stale.names(applying, everywhere=search) if range_.commits else {}
 
     def row(self, index: int, broken: Broken | None) -> CanaryPatch:
-        """What becomes of one patch."""
+        """Return the row of one patch."""
         patch = self._patches[index]
         applied = self._run.applied[index]
         like = self._landed(index, applied)
@@ -155,7 +155,7 @@ class _Rows:
         )
 
     def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
-        """The hunks that upstream has not taken of a patch that fails; None if it has taken nothing that tells."""
+        """Return the hunks of a failing patch that upstream has not taken; None if it has taken no significant one."""
         if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if like is not None and like.how in _IN_THE_TREE:
@@ -164,7 +164,7 @@ class _Rows:
         return taken.remains if taken.some or (like is not None and _did_it(like)) else None
 
     def _landed(self, index: int, applied: bool) -> Likeness | None:
-        """What upstream has of a patch, or has that is like it."""
+        """Return how upstream already contains the patch, or something similar."""
         if not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if not self._diagnoser.changed(self._tip, index):
@@ -177,7 +177,7 @@ class _Rows:
         return found
 
     def _led(self, index: int) -> tuple[tuple[str, str], ...]:
-        """The files that a patch adds to a directory which upstream has renamed, and where they belong now."""
+        """Return the files that a patch adds to a directory that upstream has renamed, each with its new path."""
         found = []
         for path, change in self._diagnoser.own.of(index).items():
             if change.old is None and self._there[self._diagnoser.chain.touched.place[path]] is None:
@@ -213,7 +213,7 @@ class _Rows:
         return State.CLEAN, notes
 
     def _at_pin(self, index: int) -> list[str]:
-        """Why a patch does not apply to the pin: upstream has not moved there."""
+        """Return why a patch does not apply to the pin, which upstream's changes cannot cause."""
         pin = self._range.pin.tree
         places = set(self._diagnoser.chain.places(index))
         before = [
@@ -250,10 +250,10 @@ class _Rows:
         collides: Sequence[UpstreamCommit],
         led: Sequence[tuple[str, str]],
     ) -> list[str]:
-        """What else is to be said of a patch that fails."""
+        """Yield further remarks on a patch that fails."""
         said: list[str] = []
         if remains is not None and like is not None and like.commit is not None and like.how == "patch-id":
-            said.append(f"{commit_named(like.commit)} took all of it, and it was changed since")
+            said.append(f"{commit_named(like.commit)} took all of it, and later commits changed it")
         if remains is not None and like is not None and like.commit is not None and like.how == "similar":
             said.append(f"{commit_named(like.commit)} has {like.score:.0%} of its lines")
         said += [f"remains: {hunk}" for hunk in remains or ()]
@@ -276,12 +276,12 @@ class _Rows:
 
 
 def _did_it(like: Likeness) -> bool:
-    """Whether an upstream commit made a patch's change, or most of it."""
+    """Return whether an upstream commit made a patch's change, or most of it."""
     return like.how == "patch-id" or (like.how == "similar" and like.score >= SAME_LINES)
 
 
 def _follow(led: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"{old} belongs at {new} now: its directory has another name" for old, new in led]
+    return [f"{old} belongs at {new} now: its directory was renamed" for old, new in led]
 
 
 def _title(commit: UpstreamCommit) -> str:

@@ -1,7 +1,7 @@
-"""The trees that a series gives on commits of upstream, with what does not merge settled so that the rest can be seen.
+"""Compute the trees that a series gives on commits of upstream. Conflicts are settled so that the rest can be checked.
 
-Each patch's own change is merged three-way, as `sync` does it. Where both sides changed the same lines, the text has
-those of both: then all that upstream has is there to be looked at, and the patch is told as not carried.
+Each patch's own change is merged three-way, as `sync` does it. If both sides changed the same lines, the text has the
+lines of both. So all of upstream's text can be checked, and the patch is reported as not carried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _State = tuple[Entry | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """What a series makes of the touched paths: after the patches that are asked for, by number, and at the end."""
+    """The touched paths after some patches of a series, by number, and at its end."""
 
     last: _State
     after: dict[int, _State]
@@ -30,7 +30,7 @@ class _Carried:
 
 
 class CarriedTrees:
-    """Gives the trees of a series on trees of upstream. `wanted` are the numbers of patches whose trees are asked for;
+    """Computes the trees of a series on trees of upstream. `wanted` are the numbers of patches whose trees are needed;
     `links` are the patches on the pin."""
 
     def __init__(self, objects: Objects, links: Sequence[Link], wanted: Collection[int]) -> None:
@@ -42,12 +42,13 @@ class CarriedTrees:
         self._known: dict[_State, _Carried] = {}
 
     def on(self, tree: str) -> SeriesTrees:
-        """The trees of the series on a tree of upstream. Raises `MissingObject` if a content is not available."""
+        """Return the trees of the series on a tree of upstream. Raises `MissingObject` if a content is not
+        available."""
         before = tuple(self._touched.entries(tree))
         carried = self._known.get(before)
         if carried is None:
             carried, moved = self._carried(tree)
-            if moved:  # files beside the touched ones were written
+            if moved:  # files other than the touched ones were written
                 return self._merged(tree, carried.absent)
             self._known[before] = carried
         return SeriesTrees(
@@ -74,7 +75,7 @@ class CarriedTrees:
         return _Carried(tuple(self._touched.entries(tree)), after, absent), moved
 
     def _merged(self, tree: str, absent: dict[int, str]) -> SeriesTrees:
-        """The same without a shortcut."""
+        """Merge every patch, without the cache."""
         after: dict[int, str] = {}
         for link in self._links:
             tree = self._picker.merge(link.before, link.after, tree).best if link.applied else tree
@@ -83,7 +84,7 @@ class CarriedTrees:
         return SeriesTrees(last=tree, after=after, absent=absent)
 
     def _laid(self, tree: str, before: _State, after: _State) -> str:
-        """A tree with other entries at the touched paths."""
+        """Return the tree with the entries of `after` at the touched paths."""
         overlay = TreeOverlay(self._objects, tree)
         changed = [(place, entry) for place, (was, entry) in enumerate(zip(before, after, strict=True)) if was != entry]
         for place, entry in changed:

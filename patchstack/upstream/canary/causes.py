@@ -1,4 +1,4 @@
-"""Why a patch fails in a strict chain: every hunk and file that does not fit, and the upstream commits in its way."""
+"""Explain why a patch fails in a strict chain: every hunk and file that does not fit, and the conflicting commits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from patchstack.upstream.merge.text import is_binary, myers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason against a patch. `fault` is a word of `patchstack.git.apply.Fault`; `path` is empty if none is
+    """One reason why a patch fails. `fault` is a value of `patchstack.git.apply.Fault`; `path` is empty if none is
     known.
 
-    `diff` and `hunk` (counted from 0) tell the hunk that does not fit; `hunk` is None for a missing file, or
-    that exists and should not be. `line` is the 1-based line of the patch file that it is about, None if not known.
+    `diff` and `hunk` (from 0) identify the hunk that does not fit; `hunk` is None for a file that is missing or must
+    not exist. `line` is the 1-based line in the patch file, None if unknown.
     """
 
     fault: str
@@ -35,7 +35,7 @@ class Reason:
 
 
 def reasons_against(standing: Standing, index: int) -> tuple[Reason, ...]:
-    """The reasons for which a patch does not apply when a chain comes to it; at least one."""
+    """Return the reasons why a patch does not apply at its place in a chain; at least one."""
     diffs = standing.chain.steps(index)
     if diffs is not None:
         try:
@@ -60,21 +60,21 @@ def reasons_against(standing: Standing, index: int) -> tuple[Reason, ...]:
 def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
     shown = diff.path.decode("utf-8", "replace")
     if diff.new is not None and diff.new != diff.old and standing.slot(diff.new) is not None:
-        detail = f"{shown}: the patch makes it, but it is there already"
+        detail = f"{shown}: the patch creates it, but it already exists"
         return [Reason(fault="conflict", path=diff.new, detail=detail, diff=diff, line=diff.line)]
     if diff.old is None:
         return []
     old = diff.old.decode("utf-8", "replace")
     if standing.slot(diff.old) is None:
-        detail = f"{old}: the file is not there"
+        detail = f"{old}: the file does not exist"
         return [Reason(fault="missing-file", path=diff.old, detail=detail, diff=diff, line=diff.line)]
     lines = standing.lines(diff.old)
     if lines is None:
-        raise Unsupported("no regular file", diff.line)
+        raise Unsupported("not a regular file", diff.line)
     whole = list(lines)
     if len(place_hunks(whole, diff.hunks)) == len(diff.hunks):
         if diff.new is None and whole != [b""]:
-            detail = f"{shown}: the patch deletes it, but it holds lines the patch does not know"
+            detail = f"{shown}: the patch deletes it, but it has lines that the patch does not list"
             return [Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, line=diff.line)]
         return []
 
@@ -88,7 +88,7 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
         alone = apply_hunks(lines, (hunk,))
         if isinstance(alone, Misfit):
             found.append(misplaced(replace(alone, number=number)))
-    if not found:  # each fits alone, but not after the others: the one that git stumbles over
+    if not found:  # each hunk fits alone, but not after the others: report the one at which git fails
         stumbled = apply_hunks(lines, diff.hunks)
         assert isinstance(stumbled, Misfit)
         found.append(misplaced(stumbled))
@@ -111,14 +111,14 @@ class Culprits:
 
     @property
     def entries(self) -> Sequence[Sequence[Entry | None]]:
-        """What is at the touched paths at the pin (first) and at every commit behind it."""
+        """The entries at the touched paths, at the pin (first) and at every commit after it."""
         if self._steps is None:
             trees = [self._range.pin.tree, *(commit.tree for commit in self._range.commits)]
             self._steps = [self._touched.entries(tree) for tree in trees]
         return self._steps
 
     def versions(self, path: bytes) -> list[_Version]:
-        """What was at a path: at the pin (index -1), and at every commit that changed it."""
+        """Return the versions of a path: at the pin (index -1), and at every commit that changed it."""
         place = self._touched.place[path]
         found: list[_Version] = []
         for index, entries in enumerate(self.entries, -1):
@@ -127,28 +127,28 @@ class Culprits:
         return found
 
     def changed(self, commit: UpstreamCommit) -> dict[bytes, tuple[Entry | None, Entry | None]]:
-        """What a commit changes of the touched paths: what stood there before, and what stands there now."""
+        """Return the touched paths that a commit changes, with the entries before and after."""
         before, after = self.entries[commit.index], self.entries[commit.index + 1]
         pairs = zip(self._touched.paths, before, after, strict=True)
         return {path: (old, new) for path, old, new in pairs if old != new}
 
     def edits(self, commit: UpstreamCommit, path: bytes) -> tuple[Edit, ...]:
-        """The edits that a commit makes to a path it changes."""
+        """Return the edits that a commit makes to a path it changes."""
         self._owners(path)
         return self._edits[path, commit.index]
 
     def changing(self, paths: Sequence[bytes]) -> list[UpstreamCommit]:
-        """The commits that change any of these paths, in order."""
+        """Return the commits that change any of these paths, in order."""
         indices = {index for path in paths for index, _ in self.versions(path)[1:]}
         return [self._range.commits[index] for index in sorted(indices)]
 
     def of_path(self, path: bytes) -> UpstreamCommit | None:
-        """The last commit that changed a path."""
+        """Return the last commit that changed a path."""
         indices = [index for index, _ in self.versions(path)[1:]]
         return self._range.commits[indices[-1]] if indices else None
 
     def of_lines(self, path: bytes, start: int, end: int) -> list[UpstreamCommit]:
-        """The commits that made some lines of a path at the tip, or took lines away between them."""
+        """Return the commits that added these lines of a path at the tip, or removed lines between them."""
         known = self._owners(path)
         return [self._range.commits[by] for by in sorted(known[-1].within(start, end))] if known else []
 
@@ -170,7 +170,7 @@ class Culprits:
         return known
 
     def _text(self, path: bytes, entry: Entry | None) -> bytes:
-        """What is at a path, every line with a newline; nothing for what is not a text."""
+        """Return the text at a path, with a newline after every line; empty if it is not a text."""
         if entry is None or entry[0] not in (FILE, EXECUTABLE):
             return b""
         data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What becomes of a series' checks on a newer upstream, and the first upstream commit on which each fails."""
+"""Run a series' checks on a newer upstream, and find the first upstream commit on which each fails."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteChange:
-    """A site that is new or lost at the tip, and the commit since which it is; None if that was not looked for, or if
-    it is so at the pin already."""
+    """A site that is new or missing at the tip, and the commit that changed it. The commit is None if it was not
+    searched for, or if the pin has the same state."""
 
     site: Site
     lost: bool
@@ -32,8 +32,8 @@ class SiteChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAhead:
-    """A check on a newer upstream. `row` is its answer at the tip, `at_pin` at the pin. `first_fails` is the first
-    commit on which it fails; None if it fails on none, or at the pin already, or if that was not looked for."""
+    """A check on a newer upstream. `row` is its result at the tip, `at_pin` at the pin. `first_fails` is the first
+    commit on which it fails; None if it fails on none, fails already at the pin, or was not searched for."""
 
     row: CheckRow
     at_pin: Verdict
@@ -76,8 +76,8 @@ def look_at_checks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A patch that says by which check it can go, and what that check says of upstream alone. `when` are its own words
-    on when it can go."""
+    """A patch that names the check by which it can be dropped, and the result of that check on upstream alone. `when`
+    is the patch's own text on when to drop it."""
 
     file: str
     number: int | None
@@ -87,14 +87,14 @@ class Drop:
 
     @property
     def can_go(self) -> bool:
-        """Whether the check is PASS."""
+        """Whether the patch can be dropped: the check is PASS."""
         return self.found.verdict is Verdict.PASS
 
 
 def look_at_drops(
     objects: Objects, series: Series, tree: str, checks: Sequence[Check], engine: OpenEngine
 ) -> tuple[Drop, ...]:
-    """Run the checks that patches name in `Drop-Check:` on a tree of upstream alone. One that nobody wrote is
+    """Run the checks that patches name in `Drop-Check:` on a tree of upstream alone. A check that does not exist is
     INVALID."""
     named = [(one, name) for one in read_metadata(series) for name in one.values.get(DROP_CHECK, ())]
     if not named:
@@ -103,7 +103,7 @@ def look_at_drops(
     found = []
     with contextlib.closing(Checker(objects, touched_paths(series.patches), engine)) as checker:
         for patch, name in named:
-            missing = Found(verdict=Verdict.INVALID, reason=f"there is no check {name}")
+            missing = Found(verdict=Verdict.INVALID, reason=f"no check is named {name}")
             found.append(
                 Drop(
                     file=patch.file,
@@ -122,14 +122,14 @@ def _look(checker: Checker, histories: Sequence[_History], trees: SeriesTrees, c
         number = history.check.patch
         against = row.found.new or row.found.places or row.found.lost
         if number in trees.absent and number is not None and not against:
-            # What is there of a patch that does not merge promises nothing.
+            # The partial result of a patch that does not merge proves nothing.
             found = Found(verdict=Verdict.INVALID, reason=trees.absent[number])
             row = replace(row, found=found)
         history.add(row, commit)
 
 
 class _History:
-    """A check from the pin on."""
+    """The results of one check, from the pin on."""
 
     def __init__(self, check: Check) -> None:
         self.check = check
@@ -138,7 +138,7 @@ class _History:
         self._since: dict[tuple[Site, bool], UpstreamCommit | None] = {}
 
     def add(self, row: CheckRow, commit: UpstreamCommit | None) -> None:
-        """The answer at the next commit, or at the pin."""
+        """Add the result at the next commit, or at the pin."""
         self._rows[1:] = [row]
         if self._rows[0].verdict is not Verdict.FAIL and row.verdict is Verdict.FAIL and self._first is None:
             self._first = commit
@@ -148,7 +148,7 @@ class _History:
         self._since = {key: self._since.get(key, commit) for key in now}
 
     def concluded(self, *, blame: bool) -> CheckAhead:
-        """All of it."""
+        """Return the summary of all results."""
         changes = tuple(
             SiteChange(site=site, lost=lost, since=since if blame else None)
             for (site, lost), since in self._since.items()

@@ -1,5 +1,5 @@
-"""Why a patch fails on a newer upstream: by itself, because its file is gone or has moved, or because of a patch before
-it."""
+"""Find why a patch fails on a newer upstream: by itself, because its file was removed or moved, or because of an
+earlier patch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from patchstack.upstream.merge.series import Carrier, Verdicts, Way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What is wrong with one patch on one tree. `causes` are the patches a cascade goes back to, by index, the one that
-    is in most places first; `also` those before it that fail and whose lines it needs as well, where it is none.
+    """Why one patch fails on one tree. For a cascade, `causes` are the patches that cause it, by index, the one with
+    the most places first. Otherwise `also` are the failing earlier patches whose lines it needs as well.
     """
 
     state: State
@@ -52,39 +52,39 @@ class Diagnoser:
         self._found: dict[tuple[str, int], Diagnosis] = {}
 
     def diagnose(self, tree: str, index: int) -> Diagnosis:
-        """Why a patch that fails in the strict chain over a tree does so."""
+        """Return why a patch fails in the strict chain over a tree."""
         key = (tree, index)
         if key not in self._found:
             self._found[key] = self._diagnosed(tree, index)
         return self._found[key]
 
     def carried(self, tree: str) -> Verdicts:
-        """What becomes of every patch's own change on a tree of upstream, three-way."""
+        """Return whether every patch's own change merges three-way onto a tree of upstream."""
         key = self._entries(tree)
         if key not in self._carried:
             self._carried[key] = self._carrier.merged(key, self._slots(tree))
         return self._carried[key]
 
     def supposed(self, tree: str) -> tuple[bool | None, ...]:
-        """Whether each patch merges onto a tree, three-way: see `Carrier.supposed`."""
+        """Return whether each patch merges onto a tree, three-way: see `Carrier.supposed`."""
         return self._carrier.supposed(self.chain.touched.entries(tree), self._slots(tree))
 
     def merges_with(self, tree: str, others: Collection[int], index: int) -> bool:
-        """Whether a patch merges onto a tree if some patches before it, which collide there, are laid in."""
+        """Return whether a patch merges onto a tree if the changes of some conflicting earlier patches are included."""
         self._carrier.merged(self._entries(tree), self._slots(tree))
         return self._carrier.merges_with(others, index)
 
     def merges_laid(self, tree: str, index: int) -> bool:
-        """Whether a patch merges onto a tree if all patches before it are laid in."""
+        """Return whether a patch merges onto a tree if the changes of all earlier patches are included."""
         return bool(self._alone(Way.LAID, tree, index)[0])
 
     def changed(self, tree: str, index: int) -> bool:
-        """Whether a tree of upstream has other contents than the pin at any path of a patch."""
+        """Return whether any path of a patch has different contents on a tree of upstream than at the pin."""
         place, there = self.chain.touched.place, self.chain.touched.entries(tree)
         return any(there[place[path]] != self._base[place[path]] for path in self.own.of(index))
 
     def landed_at(self, tree: str, index: int) -> bool:
-        """Whether one patch's own change changes nothing on a tree of upstream."""
+        """Return whether one patch's own change has no effect on a tree of upstream."""
         return bool(self._alone(Way.BARE, tree, index)[1])
 
     def _alone(self, way: Way, tree: str, index: int) -> tuple[bool | None, bool | None]:
@@ -97,7 +97,8 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Where the files went that the series touches and a tree of upstream no longer has, and what stands there."""
+        """Return the new paths, with entries, of touched files that a tree of upstream no longer has at their old
+        paths."""
         found = self._moved.get(tree)
         if found is None:
             found = self._moved[tree] = {}
@@ -112,7 +113,7 @@ class Diagnoser:
         return found
 
     def at_pin(self, path: bytes) -> Entry | None:
-        """What upstream has at a path at the pin."""
+        """Return upstream's entry at a path at the pin."""
         return self._pin.entry(path) if self._pin.obstacle(path) is None else None
 
     def _diagnosed(self, tree: str, index: int) -> Diagnosis:
@@ -140,8 +141,9 @@ class Diagnoser:
     def _only_falls_with(
         self, tree: str, index: int, reasons: Sequence[Reason], owners: Sequence[frozenset[int]]
     ) -> bool:
-        """Whether the patch would do but for those it is on: its own change merges three-way onto upstream; or all
-        places that do not fit are theirs, and with them laid in it merges, or upstream changed nothing there."""
+        """Return whether the patch fails only because of the patches it depends on. Either its own change merges
+        three-way onto upstream; or all places that do not fit belong to those patches, and it merges if their changes
+        are included, or upstream changed nothing there."""
         if all(owners) and (
             self.merges_laid(tree, index) or not any(self._edits_in(tree, index, reason) for reason in reasons)
         ):
@@ -151,7 +153,7 @@ class Diagnoser:
         return bool(self._alone(Way.BARE, tree, index)[0])
 
     def _leans(self, index: int) -> bool:
-        """Whether a patch changes lines, or files, that patches before it made: without them it merges nowhere."""
+        """Return whether a patch changes lines or files that earlier patches added: it cannot merge without them."""
         if index not in self._dependent:
             self._dependent[index] = any(
                 (change.old is not None and self.at_pin(path) is None)
@@ -163,30 +165,31 @@ class Diagnoser:
         return self._dependent[index]
 
     def _made(self, path: bytes, index: int) -> bool:
-        """Whether a patch before this one makes or removes a path: what is there is the series' doing."""
+        """Return whether an earlier patch creates or removes a path, so that the series determines its state."""
         changes = (self.own.of(before)[path] for before in self.ownership.touching(path, index))
         return any(change.old is None or change.new is None for change in changes)
 
     def _owners(self, reason: Reason, index: int) -> frozenset[int]:
-        """The patches before this one on whose work a place stands that does not fit."""
+        """Return the earlier patches that changed the place that does not fit."""
         if not reason.path:
             return frozenset()
         span = self._span(reason, index)
         if span is not None:
             return self.ownership.of_lines(reason.path, index, *span)
         if reason.diff is not None and not self._made(reason.path, index):
-            return frozenset()  # upstream's own file, gone or come
+            return frozenset()  # upstream's own file, removed or added
         return self.ownership.touching(reason.path, index)
 
     def _span(self, reason: Reason, index: int) -> tuple[int, int] | None:
-        """The lines of the file before the patch, on the pin, that a hunk knows."""
+        """Return the lines that a hunk covers in the file before the patch, on the pin."""
         change = self.own.of(index).get(reason.path)
         if reason.hunk is None or change is None or reason.hunk >= len(change.spans):
             return None
         return change.spans[reason.hunk]
 
     def _roots(self, tree: str, owned: Counter[int]) -> tuple[int, ...]:
-        """The patches that fail by themselves behind those that own the places, the most places first."""
+        """Return the root causes, which fail by themselves, of the patches that own the places; the most places
+        first."""
         roots: Counter[int] = Counter()
         for owner, count in owned.items():
             causes = self.diagnose(tree, owner).causes
@@ -195,7 +198,7 @@ class Diagnoser:
         return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
 
     def collides(self, culprits: Culprits, tip: str, index: int) -> tuple[UpstreamCommit, ...]:
-        """The upstream commits in whose lines a patch runs on the tip's tree; those that are in most of its places
+        """Return the upstream commits whose lines conflict with a patch on the tip's tree, those in most of its places
         first."""
         found: Counter[int] = Counter()
         commits: dict[int, UpstreamCommit] = {}
@@ -218,7 +221,7 @@ class Diagnoser:
         ]
 
     def _edits_in(self, tree: str, index: int, reason: Reason) -> list[Edit]:
-        """What upstream changed in the lines that a hunk knows: edits that lead to upstream's version."""
+        """Return upstream's changes to the lines that a hunk covers, as edits that lead to upstream's version."""
         span = self._span(reason, index)
         here = self._here(tree, reason.path)
         if span is None or here is None:
@@ -231,7 +234,7 @@ class Diagnoser:
         pin = self._base[self.chain.touched.place[reason.path]]
         if pin is None:
             return found
-        # What is not there because a patch before is not, upstream has not changed.
+        # Upstream did not change lines that are missing only because an earlier patch is.
         changed = self.own.between(pin, here)
         return [edit for edit in found if any(_touch(edit, upstream) for upstream in changed)]
 
@@ -240,7 +243,7 @@ class Diagnoser:
 
 
 def _touch(one: Edit, other: Edit) -> bool:
-    """Whether two edits that lead to one text meet in it; one that takes lines away is a point between two lines."""
+    """Return whether two edits with the same new text touch in it. A pure removal is a point between two lines."""
     if not one.added and not other.added:
         return one.to == other.to
     return one.to < other.to + other.added and other.to < one.to + one.added

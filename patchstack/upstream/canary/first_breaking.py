@@ -1,4 +1,4 @@
-"""The first upstream commit that breaks each patch, in one walk over the range."""
+"""Find the first upstream commit that breaks each patch, in one walk over the range."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from patchstack.upstream.canary.result import Broken, State
 from patchstack.upstream.canary.transplant import Transplant
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
-_SHOWN = 4  # colliding places that are told of one patch
-_TOGETHER = 4  # commits that are named as one reason; a break that takes more is told by the last alone
+_SHOWN = 4  # conflicting places that are reported for one patch
+_TOGETHER = 4  # the most commits that are named as one reason; beyond that only the last is named
 
 Fails = Callable[[str], Sequence[bool]]
-"""Which patches fail in a chain over a tree."""
+"""Tells for each patch whether it fails in a chain over a tree."""
 
 
 def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """For every patch the first commit at which it fails in a chain of strict applies, failing patches left out.
+    """Return for every patch the first commit at which it fails in a chain of strict applies without the failing
+    patches.
 
-    A patch that fails, applies again and fails again counts from the first time. An anchored patch counts as failing
-    if it does not merge from its blob. None for a patch that does not apply to the pin: upstream did not break it.
+    The first failure counts, even if the patch applies again later. An anchored patch counts as failing
+    if it does not merge from its blob. The result is None for a patch that does not apply to the pin, which upstream
+    did not break.
     """
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -45,8 +47,8 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
 
 
 def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """For every patch the first commit onto which it does not merge three-way after those before it that do. None for
-    a patch that does not apply to the pin."""
+    """Return for every patch the first commit onto which it does not merge three-way after the earlier patches that do.
+    None for a patch that does not apply to the pin."""
     causes: dict[int, tuple[int, ...]] = {}
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -79,8 +81,8 @@ def _walked(
     supposed: Fails,
     broken: Callable[[UpstreamCommit, int, tuple[UpstreamCommit, ...]], Broken],
 ) -> list[Broken | None]:
-    """Go through the commits, and explain every patch at the first at which it fails. `supposed` answers as `fails`
-    does, for trees that are near the pin."""
+    """Walk the commits, and explain every patch at the first one at which it fails. `supposed` is as `fails`, but for
+    trees near the pin."""
     judged = [index for index in range(len(diagnoser.own)) if diagnoser.own.applies(index)]
     found: list[Broken | None] = [None] * len(diagnoser.own)
     search = _Together(diagnoser, range_, supposed)
@@ -101,13 +103,13 @@ def _walked(
 
 
 def _each(range_: UpstreamRange) -> Iterator[UpstreamCommit]:
-    """Upstream's commits, while progress counts them."""
+    """Yield upstream's commits and count them in the progress display."""
     with task("blaming commits") as this:
         yield from counted(range_.commits, this, len(range_.commits), lambda commit: commit.label)
 
 
 class _Together:
-    """Finds the commits without which a commit would not have broken a patch."""
+    """Finds the earlier commits without which a commit would not have broken a patch."""
 
     def __init__(self, diagnoser: Diagnoser, range_: UpstreamRange, fails: Fails) -> None:
         self._range = range_
@@ -115,8 +117,8 @@ class _Together:
         self._transplant = Transplant(diagnoser.objects, range_, diagnoser.chain.touched)
 
     def needed(self, commit: UpstreamCommit, indices: Sequence[int]) -> dict[int, tuple[UpstreamCommit, ...]]:
-        """For patches that fail from a commit on, the earlier commits that it takes as well, oldest first; nothing for
-        a patch that the commit breaks alone, or if the commit itself is on earlier ones and cannot be told apart.
+        """Return, for patches that fail from a commit on, the earlier commits that are needed too, oldest first. Empty
+        for a patch that the commit breaks alone, or if the commit depends on earlier ones and cannot be separated.
         """
         if commit.index == 0:
             return {}
@@ -129,7 +131,7 @@ class _Together:
         """Add the latest commit that is still missing, found by bisection, until the patch fails."""
         chosen = [commit]
         while len(chosen) < _TOGETHER:
-            fine, fails = -1, chosen[0].index - 1  # commits up to which the patch is fine, and up to which it fails
+            fine, fails = -1, chosen[0].index - 1  # it applies up to the first, fails up to the second
             while fails - fine > 1:
                 middle = (fine + fails) // 2
                 failing = self._failing(self._range.commits[middle].tree, chosen)
@@ -138,7 +140,7 @@ class _Together:
                 else:
                     fine = middle
             if fine >= 0 and self._failing(self._range.commits[fine].tree, chosen) is None:
-                return ()  # the chosen ones merge only after that commit: it is their ground
+                return ()  # the chosen commits depend on that one
             chosen.insert(0, self._range.commits[fails])
             failing = self._failing(self._range.pin.tree, chosen)
             if failing is None:
@@ -153,8 +155,8 @@ class _Together:
 
 
 def _needed(diagnoser: Diagnoser, tree: str, index: int) -> tuple[int, ...]:
-    """The failing patches without which one that does not merge onto a tree would merge: none for one that fails by
-    itself, one that is enough if laid in, or the fewest that must be laid in together."""
+    """Return the failing earlier patches that keep a patch from merging onto a tree. Empty if it fails by itself; else
+    the one patch whose changes suffice, or the fewest whose changes are needed together."""
     failing = diagnoser.carried(tree).clean
     before = sorted(
         {

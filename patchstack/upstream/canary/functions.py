@@ -1,4 +1,4 @@
-"""The functions of a source text, found as git finds them for its hunk headers: a line that begins with a letter."""
+"""Find the functions of a source text as git does for its hunk headers: by lines that begin with a letter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Function:
 
 
 def functions(lines: Sequence[bytes]) -> list[Function]:
-    """The functions of a text, in order; they do not overlap."""
+    """Return the functions of a text, in order; they do not overlap."""
     found: list[Function] = []
     start: int | None = None
     for number in [number for number, line in enumerate(lines) if line[:1] in _FIRST]:
@@ -45,13 +45,14 @@ def functions(lines: Sequence[bytes]) -> list[Function]:
 
 
 def function_at(found: Sequence[Function], line: int) -> Function | None:
-    """The function that a line is in."""
+    """Return the function that a line is in."""
     at = bisect_right([one.start for one in found], line) - 1
     return found[at] if at >= 0 and line < found[at].end else None
 
 
 def head_at(lines: Sequence[bytes], line: int) -> bytes | None:
-    """The head of the function that a line is in: as `function_at`, without looking through the whole text."""
+    """Return the head of the function that a line is in. Like `function_at`, but reads only the needed part of the
+    text."""
     for number in range(min(line, len(lines) - 1), -1, -1):
         text = lines[number]
         if text[:1] == b"}" and number < line:

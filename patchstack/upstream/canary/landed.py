@@ -1,5 +1,5 @@
-"""Has upstream a patch already, or something like it? By what it would still change, backwards, hunk by hunk, by
-patch-id, by lines and by title."""
+"""Find out whether upstream already has a patch, or something similar: by what the patch would still change, in
+reverse, hunk by hunk, by patch-id, by lines and by title."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary
 
 SAME_LINES = 0.6
-"""From this part of a patch's changed lines on, an upstream commit counts as the patch, taken with changes."""
+"""The share of a patch's changed lines from which an upstream commit counts as the patch, taken with changes."""
 _FEW_LINES = 3
 _SAME_WORDS, _FEW_WORDS = 0.6, 3
 
 
 class Landing:
-    """Looks for the patches of a series among upstream's commits since the pin."""
+    """Searches upstream's commits since the pin for the patches of a series."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class Landing:
         self._rare = rare(commit.subject for commit in range_.commits)
 
     def whole(self, index: int) -> Likeness | None:
-        """Whether upstream's tip has all that a patch does: it changes nothing there, or applies backwards."""
+        """Return how upstream's tip contains a whole patch: it changes nothing there, or applies in reverse. Else
+        None."""
         tip = self._range.tip.tree
         if self._diagnoser.carried(tip).nothing[index]:
             return self._since("tree", index)
@@ -71,15 +72,15 @@ class Landing:
         return None
 
     def taken(self, index: int) -> Taken:
-        """What upstream's tip has of a patch, hunk by hunk."""
+        """Return the parts of a patch that upstream's tip has, hunk by hunk."""
         return self._hunks.of(self._range.tip.tree, index)
 
     def by_hunks(self, index: int) -> Likeness:
-        """For a patch of which the tip has every hunk: the commit that brought the last of them."""
+        """Return the commit that added the last hunk of a patch, for a patch whose hunks are all in the tip."""
         return self._since("hunks", index)
 
     def same(self, index: int) -> Likeness | None:
-        """The commit that makes the same change by patch-id, under any diff algorithm."""
+        """Return the commit that makes the same change by patch-id, under any diff algorithm."""
         paths = set(self._diagnoser.own.of(index))
         if not paths:
             return None
@@ -101,7 +102,8 @@ class Landing:
         return None
 
     def similar(self, index: int) -> Likeness | None:
-        """The commit that is most like a patch: by the lines it changes, or by its title where both touch a file."""
+        """Return the commit that is most similar to a patch: by the lines it changes, or by its title if both touch a
+        file."""
         mine = self._mine(index)
         total = sum(mine.values())
         best: tuple[float, UpstreamCommit] | None = None
@@ -121,7 +123,7 @@ class Landing:
         return Likeness(how="title", score=titled[0], commit=titled[1]) if titled is not None else None
 
     def _mine(self, index: int) -> ChangedLines:
-        """The lines that a patch changes."""
+        """Return the lines that a patch changes."""
         found = self._own_lines.get(index)
         if found is None:
             texts = self._texts_of(index)
@@ -129,8 +131,8 @@ class Landing:
         return found
 
     def _shared(self, mine: ChangedLines, commit: UpstreamCommit) -> int:
-        """How many lines both change; 0 if they are too few to tell: a commit adds no line that is not in its files
-        then, and takes none away that did not exist before."""
+        """Return how many lines both change, 0 if too few to matter. A quick bound comes from the files of the commit:
+        it adds only lines that they have afterwards, and removes only lines that they had before."""
         changed = self._culprits.changed(commit).items()
         before, after = (
             frozenset().union(*(self._standing(path, sides[at]) for path, sides in changed)) for at in (0, 1)
@@ -146,7 +148,7 @@ class Landing:
         return sum((mine & self._lines[commit.index]).values())
 
     def _standing(self, path: bytes, entry: Entry | None) -> frozenset[bytes]:
-        """The lines of the series that are in a file of upstream."""
+        """Return the series' lines that a file of upstream has."""
         oid = entry[1] if entry is not None else ""
         if oid not in self._theirs:
             if self._every is None:
@@ -156,8 +158,8 @@ class Landing:
         return self._theirs[oid]
 
     def _together(self, tree: str, index: int) -> int | None:
-        """A later patch on the same lines that has landed, where the two have landed as one: alone, the earlier one
-        collides with what the later one made of it."""
+        """Return a later patch on the same lines if upstream took both as one change. Alone, the earlier one conflicts
+        with the later one's result."""
         own = self._diagnoser.own
         nothing = self._diagnoser.carried(tree).nothing
         paths = own.of(index).keys()
@@ -174,7 +176,8 @@ class Landing:
         return later[-1] if later else None
 
     def _since(self, how: str, index: int) -> Likeness:
-        """Which commit brought it: the first since which it is so at every one that touches the files."""
+        """Return the commit that brought the change: the first after which every commit that touches the files has
+        it."""
         commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
         trees = [self._range.pin.tree, *(commit.tree for commit in commits)]
         first = len(commits)
@@ -192,7 +195,7 @@ class Landing:
         return self._backwards(tree, index)
 
     def _backwards(self, tree: str, index: int) -> bool:
-        """Whether a patch applies backwards, as `git apply --reverse` would, to a tree of upstream."""
+        """Return whether a patch applies to a tree of upstream in reverse, as `git apply --reverse` would apply it."""
         diffs = self._diagnoser.chain.steps(index)
         if diffs is None:
             return False
@@ -213,7 +216,7 @@ class Landing:
         return True
 
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
-        """The texts that a patch changes: path, lines before and after, and the edits between them."""
+        """Return the texts that a patch changes: path, lines before and after, and the edits between them."""
         own = self._diagnoser.own
         found = []
         for path, change in own.of(index).items():
@@ -223,16 +226,16 @@ class Landing:
         return found
 
     def _own_texts(self, index: int) -> list[Change]:
-        """The same, each as a whole."""
+        """Return the texts that a patch changes, each as whole contents."""
         return [(path, b"\n".join(old), b"\n".join(new)) for path, old, new, _ in self._texts_of(index)]
 
     def _nothing_else(self, commit: UpstreamCommit, paths: set[bytes]) -> bool:
-        """Whether a commit changes these paths and no others."""
+        """Return whether a commit changes these paths and no others."""
         before = tree_before(self._range, self._objects, commit)
         return {change.path for change in compare_trees(self._objects, before, commit.tree)} == paths
 
     def _commit_texts(self, commit: UpstreamCommit) -> list[Change]:
-        """What a commit changes of the files that the series touches."""
+        """Return a commit's changes to the files that the series touches."""
         return [
             (path, self._text(path, old), self._text(path, new))
             for path, (old, new) in self._culprits.changed(commit).items()
@@ -246,13 +249,13 @@ class Landing:
 
 
 def drop_reason(like: Likeness) -> str:
-    """Why a patch can go, in the words for `--why`."""
+    """Return why a patch can be dropped, as a text for `--why`."""
     if like.commit is None:
         return "upstream had it at the pin already"
     return f"landed as {commit_named(like.commit)}"
 
 
 def commit_named(commit: UpstreamCommit) -> str:
-    """An upstream commit by its pull request, id and day."""
+    """Return the name of an upstream commit: its pull request, id and day."""
     told = commit.date if commit.pr is None else f"{commit.oid[:12]}, {commit.date}"
     return f"upstream {commit.label} ({told})"

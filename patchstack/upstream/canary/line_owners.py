@@ -1,4 +1,4 @@
-"""Whose lines are these? Which step of a file's history made each of its lines, or took lines away between two."""
+"""Track line ownership: which step of a file's history added each line, or removed lines between two."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The owner of every line of a text, and of every joint before, between and after them: who last removed lines
-    there, or made a neighbour. `NOBODY` for what was there from the beginning."""
+    """The owner of every line of a text, and of every joint before, between and after lines: the step that last removed
+    lines there or added a neighbour. `NOBODY` owns what existed from the beginning."""
 
     lines: tuple[int, ...]
     joints: tuple[int, ...]
 
     def within(self, start: int, end: int) -> frozenset[int]:
-        """The owners of some lines and of the joints between them; of the joint alone if there are no lines."""
+        """Return the owners of some lines and of the joints between them; of the joint alone if there are no lines."""
         joints = self.joints[start + 1 : end] if end > start else self.joints[start : start + 1]
         return frozenset((*self.lines[start:end], *joints)) - {NOBODY}
 
 
 def unowned(count: int) -> Owned:
-    """A text of so many lines, which are nobody's."""
+    """Return the ownership of a text of `count` lines that nobody owns."""
     return Owned((NOBODY,) * count, (NOBODY,) * (count + 1))
 
 
 def owned_after(last: Owned, by: int, changes: Sequence[Edit]) -> Owned:
-    """The owners behind one step, which makes some edits."""
+    """Return the owners after one step, which makes some edits."""
     lines: list[int] = []
     joints: list[int] = []
     before = list(last.joints)
@@ -56,16 +56,16 @@ class Ownership:
                 self._users.setdefault(path, []).append(index)
 
     def touching(self, path: bytes, before: int) -> frozenset[int]:
-        """The patches before an index that change a path."""
+        """Return the patches before an index that change a path."""
         return frozenset(index for index in self._users.get(path, ()) if index < before)
 
     def changing(self, path: bytes) -> Sequence[int]:
-        """All patches that change a path, in order."""
+        """Return all patches that change a path, in order."""
         return self._users.get(path, ())
 
     def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
-        """The patches before an index whose lines, or whose removals between them, are some lines of the file that a
-        patch meets on the pin."""
+        """Return the patches before an index that own lines of a range, or removed lines within it, in the file that
+        the patch finds on the pin."""
         found = None
         for by, owned in self._versions(path):
             if by < index:
@@ -73,7 +73,7 @@ class Ownership:
         return found.within(start, end) if found is not None else frozenset()
 
     def _versions(self, path: bytes) -> list[tuple[int, Owned]]:
-        """The owners after every patch that changes a path."""
+        """Return the ownership of a path after every patch that changes it."""
         known = self._owned.get(path)
         if known is None:
             known = self._owned[path] = []

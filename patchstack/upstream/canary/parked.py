@@ -1,4 +1,4 @@
-"""Would a patch that is parked still apply to a newer upstream, at its place in the series?"""
+"""Check whether a parked patch would still apply to a newer upstream, at its place in the series."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ParkedAhead:
 def look_at_parked(
     objects: Objects, series: Series, range_: UpstreamRange, parked: Sequence[ParkedPatch]
 ) -> tuple[ParkedAhead, ...]:
-    """Put each parked patch onto the newest upstream after the patches that have smaller numbers. Writes nothing."""
+    """Apply each parked patch to the newest upstream after the patches with smaller numbers. Writes nothing."""
     if not parked:
         return ()
     numbers = [patch.number for patch in series.patches if patch.number is not None]
@@ -68,7 +68,7 @@ def look_at_parked(
 
 
 def _fits(objects: Objects, parked: ParkedPatch, base: str, onto: str) -> Still:
-    """How a parked patch fits onto a tree; `base` is the tree at its place on the pin."""
+    """Return how a parked patch fits onto a tree; `base` is the tree at its place on the pin."""
     patch = PatchFile(file=parked.file, number=number_of(parked.file), subject="", commit=None, data=parked.text)
     with Applier(objects, onto) as applier:
         if apply_patch(applier, patch).applied:

@@ -1,4 +1,4 @@
-"""What canary found: a state for every patch on a newer upstream, who is to blame, and what is next."""
+"""The result of canary: a state for every patch on a newer upstream, the breaking commits, and the next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 
 class State(StrEnum):
-    """What became of one patch on a newer upstream."""
+    """The state of one patch on a newer upstream."""
 
     CLEAN = "clean"
     OFFSET = "offset"
@@ -31,13 +31,13 @@ _ROOTS = frozenset({State.CONFLICT, State.PARTLY_LANDED, State.DELETED_SOURCE, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likeness:
-    """An upstream commit that does what a patch does, or something like it.
+    """An upstream commit with the change of a patch, or a similar one.
 
-    `how` is `tree` (the patch changes nothing there any more), `reverse` (it applies backwards), `hunks` (upstream's
+    `how` is `tree` (the patch no longer changes anything there), `reverse` (it applies in reverse), `hunks` (upstream's
     tree contains every hunk), `patch-id` (the same change), `similar` (`score` of its changed lines are the commit's)
-    or `title` (both touch a file, and `score` of the words of the commit's title that tell it from others are in the
-    patch's). The first three tell what is in upstream's tree, the others what a commit once did. `commit` is None for a
-    change that upstream had at the pin already.
+    or `title` (both touch a file, and the patch's title has `score` of the distinctive words of the commit's). The
+    first three are about upstream's tree, the others about a commit's change. `commit` is None for a change that
+    upstream already had at the pin.
     """
 
     how: str
@@ -49,9 +49,9 @@ class Likeness:
 class Broken:
     """The first commit at which a patch fails.
 
-    `together` are earlier commits without which that commit would not break it, oldest first; empty if it does so
-    alone. `root` tells whether the patch fails there by itself; else `causes` are the patches whose failure takes it
-    along. `lines` show what collides.
+    `together` are earlier commits that are needed to break it, oldest first; empty if that commit alone breaks it.
+    `root` is whether the patch fails there by itself; else `causes` are the patches whose failure causes its own.
+    `lines` show the conflict.
     """
 
     commit: UpstreamCommit
@@ -67,7 +67,7 @@ class Broken:
 
 
 class Fit(StrEnum):
-    """How a patch fits onto one upstream commit, patches before it that fail left out."""
+    """How a patch fits onto one upstream commit, without the earlier patches that fail."""
 
     APPLIES = "applies"
     OFFSET = "applies at an offset"
@@ -78,8 +78,8 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A patch, by its index, and the commits from `first` to `last` (both included) at which it fits the same way.
-    -1 is the pin."""
+    """A patch, by index, and the range of commits, `first` to `last` inclusive, at which it fits in the same way. -1 is
+    the pin."""
 
     patch: int
     first: int
@@ -92,12 +92,12 @@ class CanaryPatch:
     """One patch of a series on a newer upstream.
 
     `strict` is its place in a chain of strict `git apply`: `clean`, `offset`, `conflict`, `missing-file`, `malformed`
-    or `unsafe`; None for an anchored patch. `threeway` is that in a chain of three-way merges: `clean`, `landed`
+    or `unsafe`; None for an anchored patch. `threeway` is its place in a chain of three-way merges: `clean`, `landed`
     (it changes nothing there) or `conflict`; None for one that does not apply to the pin.
-    `caused_by` is the patch to which a cascade goes back first, `causes` all of them. `renamed` are files that moved:
-    the name at the pin and the one now. `collides` are the commits whose lines are in the way, the most lines first.
-    `remains` are the hunks of a patch that landed in part which upstream's tree does not contain. `line` is the 1-based
-    line of the patch file that does not fit; None for one that applies, or if it is not known.
+    `caused_by` is the first patch that causes a cascade, `causes` are all of them. `renamed` are files that moved: the
+    name at the pin and the new one. `collides` are the commits whose lines conflict, the most lines first. `remains`
+    are the hunks of a partly landed patch that upstream's tree lacks. `line` is the 1-based line of the patch file that
+    does not fit; None if the patch applies or the line is unknown.
     """
 
     file: str
@@ -124,9 +124,9 @@ class CanaryPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """The whole answer for one series. `blamed` is `strict` or `threeway` if first breaking commits were looked for,
-    else None. `timeline` is empty if it was not asked for, `checks` if the series has none;
-    `drops` are patches that name a check by which they can go, `parked` those that are parked."""
+    """The full result for one series. `blamed` is `strict` or `threeway` if the first breaking commits were searched
+    for, else None. `timeline` is empty unless requested, `checks` if the series has none; `drops` are patches that name
+    a check by which they can be dropped; `parked` are the parked patches."""
 
     series: str
     upstream: str
@@ -141,7 +141,7 @@ class Canary:
 
     @property
     def applies(self) -> bool:
-        """Whether every patch applies there as it is."""
+        """Whether every patch applies there unchanged."""
         return all(patch.applies for patch in self.patches)
 
     @property
@@ -150,7 +150,7 @@ class Canary:
 
 
 def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
-    """Upstream's commits that break patches, in their order, each with the patches it breaks first."""
+    """Return upstream's commits that break patches, in order, each with the patches that it is the first to break."""
     found: dict[int, tuple[UpstreamCommit, list[CanaryPatch]]] = {}
     for patch in result.patches:
         if patch.first_broken is not None:
@@ -161,8 +161,8 @@ def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Patches that fail by themselves, by the upstream commit that is in their way; None if none is known. `freed` are
-    the cascades that go back to no others: they apply once these are mended."""
+    """Patches that fail by themselves, and the upstream commit that conflicts with them (None if unknown). `freed` are
+    the cascades that depend on no other patches: they apply once these are repaired."""
 
     commit: UpstreamCommit | None
     roots: tuple[CanaryPatch, ...]
@@ -170,9 +170,10 @@ class Culprit:
 
 
 def to_mend(result: Canary) -> list[Culprit]:
-    """What is to be mended, those that free the most patches first, then those with the most patches.
+    """Return the patches to repair by commit, those that free the most patches first, then those with the most patches.
 
-    A patch goes to the commit that broke it first, if that was looked for, else to the one with most lines in its way.
+    A patch belongs to the first commit that broke it, if that was searched for, else to the one with the most
+    conflicting lines.
     """
     groups: dict[int, list[CanaryPatch]] = {}
     commits: dict[int, UpstreamCommit] = {}

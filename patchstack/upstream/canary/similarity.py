@@ -1,4 +1,4 @@
-"""When are two changes one? Patch-ids under every diff algorithm, the lines that change, and words of a title."""
+"""Compare changes: by patch-ids under every diff algorithm, by the changed lines, and by the words of titles."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from patchstack.upstream.merge.edits import Lines, compare
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import myers
 
-# What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared again: how the patch
-# file was written does not matter.
+# The algorithms of `git diff --diff-algorithm` that libgit2 supports. Both sides are compared again, so the algorithm
+# of the patch file does not matter.
 _ALGORITHMS = (
     DiffOption.NORMAL,
     DiffOption.INDENT_HEURISTIC,
@@ -23,7 +23,7 @@ _ALGORITHMS = (
     DiffOption.PATIENCE | DiffOption.INDENT_HEURISTIC,
 )
 _CONTEXT = 3
-_TELLING = 4  # letters of a line that says anything
+_TELLING = 4  # the fewest letters of a significant line
 _BLANKS = b" \t\n\r\v\f"
 _NO_LETTERS = bytes(set(range(256)) - set(b"_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 
@@ -35,23 +35,24 @@ ChangedLines = Counter[tuple[bytes, bytes]]
 
 
 def patch_ids(changes: Sequence[Change]) -> set[str]:
-    """A change's id under every algorithm: as `git patch-id`, of the lines with their context, without blanks."""
+    """Return a change's ids under every algorithm: as `git patch-id`, from the lines with their context, without
+    blanks."""
     return {_id(changes, algorithm) for algorithm in _ALGORITHMS}
 
 
 def growth(changes: Iterable[Change]) -> dict[bytes, tuple[int, int]]:
-    """By how many lines, and by how many bytes that are not blanks, each text grows: what two changes of one patch-id
-    have in common, whatever the algorithm."""
+    """Return by how many lines, and how many non-blank bytes, each text grows. Changes with the same patch-id agree in
+    this under any algorithm."""
     return {path: (new.count(b"\n") - old.count(b"\n"), _bare(new) - _bare(old)) for path, old, new in changes}
 
 
 def bare_lines(text: bytes) -> list[bytes]:
-    """The lines of a text, without blanks."""
+    """Return the lines of a text, without blanks."""
     return text.translate(None, _BLANKS.replace(b"\n", b"")).split(b"\n")
 
 
 def says_something(line: bytes) -> bool:
-    """Whether a line has letters enough to be known by them: a brace has not."""
+    """Return whether a line has enough letters to identify it, unlike a brace."""
     return len(line.translate(None, _NO_LETTERS)) >= _TELLING
 
 
@@ -83,9 +84,8 @@ def _feed(digest: hashlib._Hash, lines: Lines, sign: bytes) -> None:
 
 
 def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]]) -> ChangedLines:
-    """The lines that a change adds and removes; those that say little are left out.
-
-    Each file as its lines before and after, and the edits between them where they are known."""
+    """Return the significant lines that a change adds and removes. Each file is given as its lines before and after,
+    and the edits between them if known."""
     counted: ChangedLines = Counter()
     for before, after, known in changes:
         for edit in compare(before, after) if known is None else known:
@@ -102,17 +102,17 @@ def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]])
 
 _WORD = re.compile(r"[a-z0-9]{4,}")
 _PREFIX = re.compile(r"\b([a-z]{2,3})-(?=[a-z])")  # de-dup is dedup
-_STEM = 6  # letters by which two forms of a word are one
+_STEM = 6  # the length of the prefix in which two forms of a word must agree
 
 
 def words(title: str) -> frozenset[str]:
-    """What a title is about, by the first letters of its words."""
+    """Return the topic words of a title, each cut to its first letters."""
     joined = _PREFIX.sub(r"\1", title.lower())
     return frozenset(word[:_STEM] for word in _WORD.findall(joined) if not word.isdigit())
 
 
 def rare(titles: Iterable[str]) -> frozenset[str]:
-    """The words that few of the titles have: those that tell one from another."""
+    """Return the words that few of the titles have, which distinguish them."""
     counted: Counter[str] = Counter()
     number = 0
     for title in titles:

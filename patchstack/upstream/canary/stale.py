@@ -1,4 +1,5 @@
-"""Patches that apply and may mean something else now: a function they change has changed, a name they add exists."""
+"""Find patches that apply but may be wrong now: a function they change has changed, or a name they add already
+exists."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ _DEFINES = (
     re.compile(rb"getenv\(\s*\"(\w+)\""),
     re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
 )
-_SHORTEST = 5  # letters of a name that tells anything
+_SHORTEST = 5  # the fewest letters of a significant name
 
 
 class Staleness:
-    """Looks for what has changed around the patches of a series that still apply."""
+    """Finds changes around the patches of a series that still apply."""
 
     def __init__(
         self, objects: Objects, range_: UpstreamRange, diagnoser: Diagnoser, culprits: Culprits | None
@@ -41,7 +42,7 @@ class Staleness:
         self._functions: dict[tuple[bytes, bool], list[Function]] = {}
 
     def around(self, index: int) -> Iterator[str]:
-        """Words for every function that a patch changes and that upstream has changed as well."""
+        """Yield a sentence for every function that both a patch and upstream have changed."""
         own = self._diagnoser.own
         for path, change in own.of(index).items():
             place = self._diagnoser.chain.touched.place[path]
@@ -55,12 +56,12 @@ class Staleness:
                     continue  # a function of the series' own
                 shown = f"{path.decode('utf-8', 'replace')}: {old.name}()"
                 if new is None:
-                    yield f"{shown} is not there as it was"
+                    yield f"{shown} no longer exists in its old form"
                 elif list(pin[old.start : old.end]) != list(tip[new.start : new.end]):
                     yield f"{shown}, which it changes, has changed{self._by(path, pin, tip, old, new)}"
 
     def _named(self, path: bytes, tip: bool, head: bytes) -> Function | None:
-        """The one function of that head in upstream's file."""
+        """Return the one function of that head in upstream's file."""
         key = (path, tip)
         if key not in self._functions:
             slot = (self._tip if tip else self._pin)[self._diagnoser.chain.touched.place[path]]
@@ -79,10 +80,9 @@ class Staleness:
         return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
 
     def names(self, indices: Sequence[int], *, everywhere: bool) -> dict[int, list[str]]:
-        """For patches that apply, the names they define that upstream has now and had not at the pin, with the file.
-
-        Looked for in the files that the series touches; with `everywhere` in all that upstream changed and whose
-        contents are here.
+        """Return, for patches that apply, the names they define that upstream has added since the pin, with the file.
+        Searches the files that the series touches; with `everywhere` all files that upstream changed and that are
+        available.
         """
         defined = {index: self._defined(index) for index in indices}
         wanted: set[bytes] = set().union(*defined.values())
@@ -90,7 +90,7 @@ class Staleness:
             return {}
         where: dict[bytes, str] = {}
         for path, old, new in self._changed(everywhere):
-            # What is a word of the new text and none of the old one is in a line that upstream added.
+            # A word of the new text that the old one lacks is in a line that upstream added.
             text = self._objects.blob(new[1], path.decode("utf-8", "replace"))
             there = {name for name in wanted - where.keys() if name in text and _is_word(name, text)}
             if not there or not is_text(text):
@@ -121,8 +121,8 @@ class Staleness:
         return found
 
     def _changed(self, everywhere: bool) -> Iterator[tuple[bytes, Entry | None, Entry]]:
-        """Files that upstream changed and whose contents are here: path, entry at the pin, entry now. Of those that the
-        series does not touch, only the kinds it touches others of."""
+        """Yield available files that upstream changed: path, entry at the pin, entry now. A file that the series does
+        not touch is included only if the series touches files with its suffix."""
         paths = self._diagnoser.chain.touched.paths
         pairs: list[tuple[bytes, Entry | None, Entry | None]] = list(zip(paths, self._pin, self._tip, strict=True))
         if everywhere:
@@ -147,5 +147,5 @@ def _is_word(name: bytes, text: bytes) -> bool:
 
 
 def _kind(path: bytes) -> bytes:
-    """What a file's name ends with."""
+    """Return the suffix of a file's name."""
     return path.rpartition(b"/")[2].rpartition(b".")[2]

@@ -1,7 +1,6 @@
-"""A chain of strict `git apply`, patches that fail left out, over many trees: nothing is tried twice on the same lines.
-
-The verdict on a patch depends on nothing but what is at the paths it names, so it is remembered by that, file by
-file. Whatever is not a plain text diff over regular files goes to `Applier`, and so to git (patchstack/git/apply.py).
+"""Apply a series strictly to many trees, skipping patches that fail. No patch is tried twice on the same lines. The
+result of a patch depends only on the contents of its paths, so it is cached by them, file by file. A patch that is not
+a plain text diff of regular files goes to `Applier`, and from there to git (patchstack/git/apply.py).
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.replay import Replay
 
 Content = str | int
-"""A blob by its id, or a content made here by its number."""
+"""A blob by its id, or a content created here by its number."""
 Slot = tuple[int, Content] | None
-"""What is at a path: mode and content."""
+"""The mode and content at a path."""
 
 Journal = tuple[tuple[int, Slot, Slot], ...]
-"""What a patch changes: the place of a path among the touched ones, and what stood and stands there."""
+"""The changes of a patch: the index of each path among the touched ones, and the slots before and after."""
 
 _Edits = tuple[tuple[int, Slot], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRun:
-    """A chain over one tree. `applied` tells for every patch whether it was taken; `offset` by how many lines its
-    hunks came to stand elsewhere than they say (the largest, 0 for none)."""
+    """The result of a chain over one tree. `applied` tells for every patch whether it applied; `offset` is the largest
+    distance in lines of its hunks from their headers' lines (0 for none)."""
 
     applied: tuple[bool, ...]
     offset: tuple[int, ...]
@@ -45,7 +44,7 @@ class ChainRun:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One file of a patch: its diff, and the places of its two paths (-1 for none)."""
+    """One file of a patch: its diff, and the indices of its two paths (-1 for none)."""
 
     number: int
     diff: FileDiff
@@ -54,10 +53,10 @@ class _Step:
 
 
 class _Contents:
-    """Lines of contents, those used last kept, and how those that were made here came about."""
+    """Cache of the lines of recently used contents, and of how the contents created here were made."""
 
-    LIMIT = 300_000_000  # bytes of memory, about
-    _LINE, _SHARED = 41, 8  # bytes of a line of its own beside its text, and of one that another content has as well
+    LIMIT = 300_000_000  # bytes of memory, approximately
+    _LINE, _SHARED = 41, 8  # overhead in bytes of a line stored once, and of a shared one
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -68,9 +67,8 @@ class _Contents:
         self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
-        """A content with a file's hunks on it, None if they do not fit; and the largest offset of a hunk.
-
-        Raises `Unsupported` for what is left to git.
+        """Return a content with a file's hunks applied, None if they do not fit; and the largest offset of a hunk.
+        Raises `Unsupported` for a diff that is left to git.
         """
         key = (content, step.number)
         found = self._results.get(key)
@@ -79,7 +77,7 @@ class _Contents:
         return found
 
     def lines(self, content: Content | None) -> list[bytes]:
-        """The lines of a content, not to be changed."""
+        """Return the lines of a content. Do not change the list."""
         if content is None:
             return [b""]
         trail: list[int] = []
@@ -104,7 +102,7 @@ class _Contents:
         return found
 
     def blob(self, content: Content) -> str:
-        """A content's blob id, with the blob in the store."""
+        """Return a content's blob id, and store the blob."""
         return content if isinstance(content, str) else self._objects.add("blob", b"\n".join(self.lines(content)))
 
     def _applied(self, content: Content | None, diff: FileDiff) -> tuple[Content | None, int]:
@@ -128,7 +126,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a chain over a tree has made of the paths of one patch when it comes to it."""
+    """The paths of one patch as it finds them in a chain over a tree."""
 
     chain: StrictChain
     tree: str
@@ -136,20 +134,20 @@ class Standing:
     given: tuple[Slot, ...]
 
     def slot(self, path: bytes) -> Slot:
-        """Mode and content at a path of the patch."""
+        """Return mode and content at a path of the patch."""
         return self.given[self.chain.places(self.index).index(self.chain.touched.place[path])]
 
     def lines(self, path: bytes) -> list[bytes] | None:
-        """The lines of a regular file, not to be changed; None for anything else."""
+        """Return the lines of a regular file, None for anything else. Do not change the list."""
         slot = self.slot(path)
         return self.chain.lines(slot[1]) if slot is not None and slot[0] in (FILE, EXECUTABLE) else None
 
 
 class StrictChain:
-    """A series to be applied to many trees. A context manager: git's part needs a directory.
+    """Applies a series to many trees. A context manager, because git needs a temporary directory.
 
-    An anchored patch whose blob is not there is merged three-way, from that very blob: it counts as applied where it
-    merges. The blob must be in the store: run the chain over the pin first.
+    An anchored patch whose blob differs is merged three-way from its own blob, and counts as applied if it merges. The
+    blob must be in the store: run the chain over the pin first.
     """
 
     def __init__(self, objects: Objects, patches: Sequence[PatchFile]) -> None:
@@ -191,7 +189,7 @@ class StrictChain:
             self._applier.__exit__(kind, error, trace)
 
     def run(self, tree: str) -> ChainRun:
-        """The chain over a tree. Raises `MissingObject` if the content of a touched file is not available."""
+        """Run the chain over a tree. Raises `MissingObject` if the content of a touched file is not available."""
         base: list[Slot] = list(self.touched.entries(tree))
         if self._last is None or self._last[0] != base:
             self._tree = tree
@@ -201,13 +199,13 @@ class StrictChain:
         return self._last[1]
 
     def supposed(self, tree: str) -> tuple[bool, ...]:
-        """Whether each patch applies in a chain over a tree that is asked for beside the others: trees that follow each
-        other here may be far from those that `run` gets."""
+        """Return whether each patch applies in a chain over a hypothetical tree. Such trees have a separate cache,
+        because they may differ much from those of `run`."""
         self._tree = tree
         return tuple(one[0] for one in self._supposed.run(list(self.touched.entries(tree))))
 
     def journal(self, tree: str) -> list[Journal | None]:
-        """What every patch changes in a chain over a tree; None for one that fails."""
+        """Return the changes of every patch in a chain over a tree, None for one that fails."""
         run, replay = self.run(tree), self._replay
         return [
             tuple(
@@ -221,34 +219,34 @@ class StrictChain:
         ]
 
     def places(self, index: int) -> tuple[int, ...]:
-        """The places of the paths on which the verdict on a patch depends."""
+        """Return the indices of the paths on which the result of a patch depends."""
         return self._places[index]
 
     def standing(self, tree: str, index: int) -> Standing:
-        """What the chain has made of a tree when it comes to a patch."""
+        """Return the state of a tree just before a patch of the chain."""
         self.run(tree)
         return Standing(self, tree, index, self._replay.inputs[index])
 
     def outcome(self, standing: Standing, index: int) -> Outcome:
-        """What applying one patch there gives, with reasons."""
+        """Apply one patch to that state and return the outcome with reasons."""
         tree = self._materialized(standing.tree, index, standing.given).write()
         return apply_patch(self._open(tree), self._patches[index])
 
     def data(self, index: int) -> bytes:
-        """The bytes of a patch file; empty if it is too large to read."""
+        """Return the bytes of a patch file; empty if it is too large to read."""
         return self._patches[index].data or b""
 
     def steps(self, index: int) -> tuple[FileDiff, ...] | None:
-        """The files of a patch that is applied here; None for one that goes the general way."""
+        """Return the file diffs of a patch that is applied here, None for one that goes to `Applier`."""
         steps = self._steps[index]
         return None if steps is None else tuple(step.diff for step in steps)
 
     def lines(self, content: Content) -> list[bytes]:
-        """The lines of a content, not to be changed."""
+        """Return the lines of a content. Do not change the list."""
         return self._contents.lines(content)
 
     def _tried(self, index: int, given: tuple[Slot, ...]) -> tuple[tuple[Slot, ...], tuple[bool, int]]:
-        """What a patch leaves at its places, and whether it applies, with its largest offset."""
+        """Return the slots after a patch, and whether it applies, with its largest offset."""
         places = self._places[index]
         edits, offset = self._edits(index, places, given)
         if edits is None:
@@ -257,7 +255,7 @@ class StrictChain:
         return tuple(state[place] for place in places), (True, offset)
 
     def _edits(self, index: int, places: tuple[int, ...], given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
-        """What a patch changes at which places, None if it fails; and its largest offset."""
+        """Return the changes of a patch by index, None if it fails; and its largest offset."""
         steps = self._steps[index]
         if steps is not None:
             try:
@@ -278,7 +276,7 @@ class StrictChain:
             for place in (step.old, step.new):
                 slot = state[place] if place >= 0 else None
                 if slot is not None and slot[0] not in (FILE, EXECUTABLE):
-                    raise Unsupported("no regular file", step.diff.line)
+                    raise Unsupported("not a regular file", step.diff.line)
             if not fits:
                 continue
             old = state[step.old] if step.old >= 0 else None
@@ -299,7 +297,7 @@ class StrictChain:
         return ((*removed, *made), largest) if fits else (None, 0)
 
     def _handed_on(self, tree: str, index: int) -> tuple[_Edits | None, int]:
-        """A patch on a tree by the general way."""
+        """Apply a patch to a tree with `Applier`."""
         patch = self._patches[index]
         outcome = apply_patch(self._open(tree), patch)
         after = outcome.tree
@@ -312,7 +310,8 @@ class StrictChain:
         return tuple((place[change.path], change.new) for change in changes), outcome.offset
 
     def _merged(self, tree: str, patch: PatchFile) -> str | None:
-        """An anchored patch merged from its blobs, where they are known and it merges."""
+        """Merge an anchored patch from its blobs. Return the tree, None if the blobs are unknown or it does not
+        merge."""
         try:
             diffs = parse_diffs(patch.data or b"")
         except Unsupported:
@@ -337,7 +336,7 @@ class StrictChain:
         return self._applier
 
     def _materialized(self, tree: str, index: int, given: tuple[Slot, ...]) -> TreeOverlay:
-        """A tree with what a patch finds at its places."""
+        """Return a tree with the slots that a patch finds."""
         overlay = TreeOverlay(self._objects, tree)
         base = self.touched.entries(tree)
         changed = [(place, slot) for place, slot in zip(self._places[index], given, strict=True) if slot != base[place]]
@@ -352,7 +351,7 @@ class StrictChain:
 
 
 def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
-    """A patch's diffs; None if the patch goes the general way."""
+    """Return a patch's diffs, None if the patch goes to `Applier`."""
     if patch.anchored or patch.data is None:
         return None
     try:
@@ -368,7 +367,7 @@ def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
 
 
 def _crowded(paths: set[bytes]) -> set[bytes]:
-    """Paths of which one is a directory of another: to make the one may undo the other."""
+    """Return the paths of which one is a parent directory of the other: creating one may remove the other."""
     found: set[bytes] = set()
     for path in paths:
         parent = path
@@ -380,7 +379,7 @@ def _crowded(paths: set[bytes]) -> set[bytes]:
 
 
 def _around(paths: set[bytes], crowded: set[bytes]) -> set[bytes]:
-    """The crowded paths that are directories of some paths, or lie in them."""
+    """Return the crowded paths that are directories of some paths, or lie in them."""
     return {
         other
         for path in paths & crowded

@@ -1,4 +1,5 @@
-"""Which hunks of a patch upstream's tree contains: all that a hunk adds exists, and nothing that it removes."""
+"""Find the hunks of a patch that upstream's tree contains: all lines that a hunk adds exist, and none that it
+removes."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from patchstack.upstream.merge.patch_edits import PathEdit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a tree has of a patch. `some` says that it contains a hunk with lines that say something; `remains` are the
-    hunks that it does not contain, in words."""
+    """The parts of a patch that a tree has. `some` is whether it contains a hunk with significant lines; `remains` are
+    descriptions of the hunks that it lacks."""
 
     some: bool
     remains: tuple[str, ...]
@@ -33,7 +34,7 @@ class TakenHunks:
         self._own = diagnoser.own
 
     def of(self, tree: str, index: int) -> Taken:
-        """What a tree has of one patch, which applies to the pin."""
+        """Return the parts of one patch that a tree has. The patch must apply to the pin."""
         there = self._diagnoser.chain.touched.entries(tree)
         moved = self._diagnoser.moved(tree)
         some, remains = False, []
@@ -46,7 +47,8 @@ class TakenHunks:
         return Taken(some=some, remains=tuple(remains))
 
     def _parts(self, path: bytes, change: PathEdit, here: Entry | None, index: int) -> Iterator[tuple[str, bool, bool]]:
-        """The parts of a change of one file: what to call each, whether it exists, and whether it says anything."""
+        """Yield the parts of a change of one file: the name of each, whether the tree has it, and whether it is
+        significant."""
         shown = path.decode("utf-8", "replace")
         if change.new is None:
             yield f"{shown}: the removal of the file", here is None, True
@@ -70,7 +72,7 @@ class TakenHunks:
             edits = [edit for edit in change.edits if start <= edit.at and edit.at + edit.removed <= end]
             header = f" ({hunk.header.decode('ascii', 'replace')})" if hunk is not None else f" (line {start + 1})"
             changed = [line for edit in edits for line in _changed(edit, before, after)]
-            # Most hunks add a line that is nowhere in the file: those need no diff.
+            # Most hunks add a line that the file does not have: those need no diff.
             possible = all(present.issuperset(after[edit.to : edit.to + edit.added]) for edit in edits)
             taken = (
                 lines is not None
@@ -83,7 +85,8 @@ class TakenHunks:
             yield f"{shown}: hunk {number}{header}", taken, any(map(says_something, changed))
 
     def _hunks(self, path: bytes, change: PathEdit, index: int) -> list[tuple[int, int, Hunk | None]]:
-        """The hunks of a change with their lines in the old file; edits where the patch's own hunks are not known."""
+        """Return the hunks of a change with their lines in the old file, or its edits if the patch's hunks are
+        unknown."""
         named = {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}
         diff = named.get(path)
         if diff is not None and len(diff.hunks) == len(change.spans):
@@ -94,7 +97,7 @@ class TakenHunks:
     def _has(
         self, path: bytes, edit: Edit, before: Lines, after: Lines, here: Lines, theirs: Sequence[Edit], index: int
     ) -> bool:
-        """Whether a text has what one edit makes, where upstream's own changes put its place."""
+        """Return whether a text has the result of one edit, at the place to which upstream's changes moved it."""
         start, end = _region(edit, theirs)
         place = list(here[start:end])
         added = list(after[edit.to : edit.to + edit.added])
@@ -102,12 +105,12 @@ class TakenHunks:
         if not any(map(says_something, _changed(edit, before, after))):
             return place == added
         if not added and self._diagnoser.ownership.of_lines(path, index, edit.at, edit.at + edit.removed):
-            return False  # it takes back lines of the series' own, which upstream never had
+            return False  # it removes lines of the series, which upstream never had
         return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
 
 
 def applies_backwards(lines: Lines, hunks: Sequence[Hunk]) -> bool:
-    """Whether hunks apply to a text backwards, as `git apply --reverse` would, and none of them forwards."""
+    """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and none of them forwards."""
     turned = tuple(_reversed(hunk) for hunk in hunks)
     try:
         if len(place_hunks(list(lines), turned)) < len(turned):
@@ -118,7 +121,7 @@ def applies_backwards(lines: Lines, hunks: Sequence[Hunk]) -> bool:
 
 
 def _region(edit: Edit, theirs: Sequence[Edit]) -> tuple[int, int]:
-    """Where the old lines of an edit are in another version, with all that the other's edits make of them."""
+    """Return the range of an edit's old lines in another version, including that version's edits to them."""
     first, last = edit.at, edit.at + edit.removed
     shift = 0
     start: int | None = None
@@ -136,7 +139,7 @@ def _region(edit: Edit, theirs: Sequence[Edit]) -> tuple[int, int]:
 
 
 def _contains(lines: Sequence[bytes], wanted: Sequence[bytes]) -> bool:
-    """Whether lines are among others, in their order."""
+    """Return whether the wanted lines occur in `lines` in the same order."""
     found = iter(lines)
     return all(line in found for line in wanted)
 

@@ -1,4 +1,4 @@
-"""What becomes of every patch at every upstream commit, as spans of commits in which nothing changes."""
+"""Show how every patch fits at every upstream commit, as spans of commits with the same result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from patchstack.upstream.history import UpstreamRange
 
 
 def timeline(diagnoser: Diagnoser, range_: UpstreamRange) -> tuple[Span, ...]:
-    """The spans of all patches, from the pin to the tip, by patch and then by commit."""
+    """Return the spans of all patches, from the pin to the tip, by patch and then by commit."""
     count = len(diagnoser.own)
     begun: list[tuple[int, Fit]] = []
     found: list[list[Span]] = [[] for _ in range(count)]

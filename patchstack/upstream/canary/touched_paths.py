@@ -1,4 +1,4 @@
-"""What is at the paths a series touches, tree by tree: only directories that changed are looked into again."""
+"""Read the paths that a series touches, tree by tree. Only directories that changed are read again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, Entry
 
 OBSTRUCTED = 0
-"""The mode of an entry for a path below something that is not a directory; its id names that."""
+"""The mode of the entry for a path below a file or link. The entry's id is that of the file or link."""
 
 
 class _Directory:
-    """A directory on the way to touched paths: places of the paths that end here, and the directories below."""
+    """A parent directory of touched paths: the indices of the paths directly in it, and the directories below."""
 
     __slots__ = ("below", "files", "known")
 
@@ -23,7 +23,7 @@ class _Directory:
 
 
 class TouchedPaths:
-    """A fixed set of paths, and what any tree has at them."""
+    """Reads a fixed set of paths from any tree."""
 
     def __init__(self, objects: Objects, paths: Iterable[bytes]) -> None:
         self._objects = objects
@@ -38,8 +38,8 @@ class TouchedPaths:
             node.files[name] = place
 
     def entries(self, tree: str) -> list[Entry | None]:
-        """Mode and id at each path, in the order of `paths`; None if nothing is, mode `OBSTRUCTED` if the path
-        leads through a file or link. Raises `MissingObject`."""
+        """Return mode and id at each path, in the order of `paths`: None if nothing exists there, mode `OBSTRUCTED` if
+        a parent is a file or link. Raises `MissingObject`."""
         found: list[Entry | None] = [None] * len(self.paths)
         for place, entry in self._look(self._root, tree):
             found[place] = entry

@@ -1,7 +1,6 @@
-"""Which patches will break next: how often upstream changes the lines around those that the series changes.
-
-The predictor is the simplest that won over upstream's past (benchmarks/forecast_backtest.py; docs/guides/canary.md has
-the figures): how recent a change is, and the function it is in, told nothing more.
+"""Forecast which patches will break next, by how often upstream changes the lines around those of the series. The
+predictor is the simplest of the best in a backtest (benchmarks/forecast_backtest.py; docs/guides/canary.md has the
+figures): the age of a change and its function did not improve it.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from patchstack.upstream.merge.patch_edits import OwnEdits
 from patchstack.upstream.merge.text import is_binary
 
 AHEAD = 30
-"""Days that the forecast looks ahead."""
+"""The horizon of the forecast in days."""
 NEAR = 25
-"""Lines around a place in which upstream's changes count."""
+"""The number of lines around a place in which upstream's changes count."""
 CONTEXT = 3
-"""Lines around a change that must stay as they are."""
+"""The number of context lines around a change, which must not change."""
 CALM = 0.05
-"""Changes of a place that are expected in `AHEAD` days where upstream was calm: refactorings come from nowhere."""
+"""The expected changes of a place in `AHEAD` days if upstream made none nearby: refactorings are not predictable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFunction:
-    """A function that patches change: how many upstream commits changed it in the time looked at. `name` is empty for
-    what stands outside of functions."""
+    """A function that patches change, and the number of upstream commits that changed it in the period. `name` is empty
+    for lines outside of functions."""
 
     name: str
     commits: int
@@ -49,8 +48,8 @@ class HotFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFile:
-    """A file of upstream that the series changes. `weeks` counts upstream's commits week by week, oldest first; `known`
-    is False where contents were not at hand, and functions could not be told."""
+    """A file of upstream that the series changes. `weeks` counts upstream's commits by week, oldest first; `known` is
+    False if contents were missing, so that functions are unknown."""
 
     path: str
     weeks: tuple[int, ...]
@@ -65,8 +64,7 @@ class HotFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """One patch's chance, 0 to 1, that upstream changes lines it is on within `AHEAD` days; and where most of it
-    comes from."""
+    """The probability, 0 to 1, that upstream changes lines of one patch within `AHEAD` days, and its main source."""
 
     file: str
     number: int | None
@@ -77,8 +75,8 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The forecast. `days` is the time looked at, up to `until` (YYYY-MM-DD); it is shorter than asked for where the
-    clone's history is. `weeks` are the days on which the weeks begin. Files are the hottest first, and so are patches.
+    """The forecast. `days` is the length of the period, up to `until` (YYYY-MM-DD); it is shorter than requested if the
+    clone's history is. `weeks` are the first days of the weeks. Files and patches are sorted, the hottest first.
     """
 
     days: int
@@ -90,15 +88,15 @@ class Forecast:
 
 
 def expected(commits: float, lines: int, days: int) -> float:
-    """How many changes of a place of so many lines are expected in `AHEAD` days, from the commits that changed lines
-    near it in so many days: its part of those lines, and `CALM`."""
+    """Return the expected number of changes of a place with `lines` lines in `AHEAD` days. `commits` is the number of
+    commits that changed lines near it in `days` days. The result is its share of them plus `CALM`."""
     share = (lines + 2 * CONTEXT) / (lines + 2 * NEAR)
     return CALM + commits * share * AHEAD / days
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """A commit of upstream's past: its tree, and when it came (seconds since 1970)."""
+    """A commit of upstream's past: its tree, and its time in seconds since 1970."""
 
     tree: str
     when: int
@@ -106,7 +104,7 @@ class _Past:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Lines that a patch is on, as upstream's tip has them, and the function they are in."""
+    """Lines that a patch touches, as in upstream's tip, and the function that contains them."""
 
     range: Range
     function: str
@@ -114,7 +112,7 @@ class _Place:
 
 @task("forecasting")
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
-    """Look at the last `days` before upstream's tip. Nothing is fetched for it but what the series touches at the tip.
+    """Forecast from the last `days` before upstream's tip. Only files that the series touches at the tip are fetched.
 
     Raises `MissingError` if the clone's history cannot be read.
     """
@@ -125,7 +123,7 @@ def foresee(objects: Objects, repository: Repository, series: Series, range_: Up
 
 
 def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
-    """Upstream's commits of some days before its tip, oldest first; before them the one they began on."""
+    """Return upstream's commits of the last `days` before its tip, oldest first, preceded by their parent."""
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
         raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
@@ -195,8 +193,8 @@ class _Forecaster:
         )
 
     def _changed(self, old: Entry | None, new: Entry | None) -> tuple[tuple[Edit, ...], set[str]] | None:
-        """The edits of a commit in a file, and the names of the functions they are in, empty for outside; None where
-        contents are missing."""
+        """Return the edits of a commit in a file, and the names of their functions (empty if outside); None if contents
+        are missing."""
         texts = []
         for entry in (old, new):
             if entry is None or entry[0] not in (FILE, EXECUTABLE):
@@ -212,7 +210,7 @@ class _Forecaster:
         return edits, {head.name if head is not None else "" for head in heads}
 
     def _surface(self) -> list[dict[int, list[_Place]]]:
-        """For every patch, by file: the lines it is on, one place for each of its changes."""
+        """Return for every patch, by file, the places of its changes."""
         found: list[dict[int, list[_Place]]] = []
         for index in range(len(self._own)):
             files: dict[int, list[_Place]] = {}
@@ -273,7 +271,7 @@ class _Forecaster:
                 lines = one.range[1] - one.range[0]
                 if known[place]:
                     often: float = _near(one.range, made[place])
-                else:  # a commit to the file counts for each of its lines alike
+                else:  # a commit to the file counts equally for each of its lines
                     whole = len(self._own.lines(self._pin[place]) or ())
                     often = sum(counts[place]) * min(1.0, (lines + 2 * NEAR) / max(1, whole))
                 so_far = by_function.get(one.function, 0.0)
@@ -288,7 +286,7 @@ class _Forecaster:
 
 
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
-    """How many of a file's changes, oldest first, came near lines of its newest version."""
+    """Return how many of a file's changes, oldest first, came near lines of its newest version."""
     count = 0
     for edits in reversed(made):
         count += any(distance(edit, range_) <= NEAR for edit in edits)

@@ -1,8 +1,7 @@
-"""A series carried onto another tree three-way, in edits instead of texts: no file is compared whole more than once.
-
-What upstream changed of a file is compared once, from the pin. From patch to patch these edits are only shifted, or
-put together with the lines of a patch that is missing; what touches is compared again, a few lines. The merge itself
-is that of `lines.merge_texts`.
+"""Merge a series onto another tree three-way, as edits instead of texts, so that no whole file is compared twice.
+Upstream's changes to a file since the pin are compared once. For each next patch these edits are only shifted, or
+combined with the lines of a skipped patch; only the few lines of touching edits are compared again. The merge itself is
+that of `text.merge_texts`.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ NEWLINE = b"\n"
 
 @dataclass(frozen=True, slots=True)
 class MergedEdits:
-    """What became of a patch's edits of one text on another version of it.
-
-    `clean` says that nothing collided, `nothing` that it changes nothing there; `lines` are the merged text (collisions
-    settled where that was asked for), `left` the edits from the patch's own result to it.
+    """The result of merging a patch's edits into another version of a text. `clean` is whether there were no conflicts,
+    `nothing` whether the patch changes nothing there; `lines` are the merged text, `left` the edits from the patch's
+    own result to it.
     """
 
     clean: bool
@@ -34,7 +32,8 @@ class MergedEdits:
 
 
 def compare(old: Lines, new: Lines, index: Places | None = None) -> tuple[Edit, ...]:
-    """The edits between two texts given as lines. `index` is where the lines of the old text are, which saves time."""
+    """Return the edits between two texts given as lines. `index` has the positions of the old text's lines, to save
+    time."""
     if not old or not new:
         return (Edit(0, len(old), 0, len(new)),) if old or new else ()
     if old == new:
@@ -47,7 +46,8 @@ def merge_edits(
 ) -> MergedEdits:
     """Merge a patch's edits (base to theirs) with upstream's (base to ours).
 
-    A collision is settled for `lines`: where both only inserted, both insertions stay, ours first; else ours stands.
+    A conflict is settled in `lines`: if both sides only inserted, both insertions are kept, ours first; else ours is
+    kept.
     """
     if not upstream:
         return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())
@@ -71,7 +71,7 @@ def merge_edits(
 
 
 def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
-    """Whether no edit of the one touches one of the other, as is mostly so."""
+    """Return whether no edit of one side touches one of the other, which is the usual case."""
     found = iter(upstream)
     one = next(found, None)
     for edit in patch:
@@ -85,7 +85,7 @@ def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
 
 
 def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
-    """The merge of edits that lie apart."""
+    """Merge edits that do not touch each other."""
     merged: list[bytes] = []
     left: list[Edit] = []
     at = grown = 0
@@ -126,7 +126,7 @@ def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left:
 
 
 def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """The edits from a patch's result to our text, where the patch is not in it.
+    """Return the edits from a patch's result to our text, which does not include the patch.
 
     `upstream` leads from the patch's base to our text, `patch` from that base to its result.
     """
@@ -145,7 +145,7 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
         else:
             groups.append((start, end, [(side, edit)]))
     found: list[Edit] = []
-    shift = [0, 0]  # how far the patch's result and our text are ahead of the base
+    shift = [0, 0]  # the line shifts of the patch's result and of our text against the base
     for start, end, members in groups:
         grown = [sum(edit.added - edit.removed for side, edit in members if side == one) for one in (0, 1)]
         there, here = start + shift[0], start + shift[1]
@@ -161,7 +161,8 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
 
 
 def _both(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """Upstream's edits told from the patch's result, and the patch's own taken back, where they lie apart."""
+    """Return upstream's edits relative to the patch's result, and the reverse of the patch's own, if they do not
+    touch."""
     found: list[Edit] = []
     grown = ahead = 0
     pending = iter(upstream)

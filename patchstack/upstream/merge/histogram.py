@@ -1,8 +1,7 @@
-"""The changes between two texts as git's histogram diff finds them, which is what its merges use.
-
-The algorithm is that of xdiff/xhistogram.c: the common run with the rarest line, of those the longest, splits the texts
-in two. Reading both texts for every split is slow here. So another diff (Myers, by libgit2) tells where long runs are,
-and the counts of a whole text are kept from one comparison to the next. The answer is that of the algorithm alone.
+"""Find the changes between two texts with git's histogram diff, which its merges use. The algorithm is that of
+xdiff/xhistogram.c: the common run with the rarest line, and of those the longest, splits the texts in two. Reading both
+texts for every split is slow in Python. So a Myers diff by libgit2 finds long runs first, and the line counts of a
+whole text are kept between comparisons. Neither affects the result.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 CHAIN = 64
-"""A line that is found more often than this does not split a text (xhistogram.c, max_chain_length)."""
+"""A line that occurs more often than this does not split a text (xhistogram.c, max_chain_length)."""
 
 
 class Edit(NamedTuple):
@@ -26,7 +25,7 @@ class Edit(NamedTuple):
 
 
 Places = dict[bytes, list[int]]
-"""Where every line of a text is."""
+"""The positions of every line of a text."""
 
 
 def places(lines: Iterable[bytes]) -> Places:
@@ -39,7 +38,7 @@ def places(lines: Iterable[bytes]) -> Places:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Common lines: from the first line in either text, so many."""
+    """A run of common lines: its first line in each text, and its length."""
 
     old: int
     new: int
@@ -47,7 +46,7 @@ class _Run:
 
 
 class _Compared:
-    """Two texts, with the common runs that another diff found."""
+    """Two texts, with the common runs that the Myers diff found."""
 
     def __init__(self, old: Sequence[bytes], new: Sequence[bytes], known: Sequence[Edit] | None, index: Places) -> None:
         self.old, self.new, self._index = old, new, index
@@ -82,7 +81,7 @@ class _Compared:
         self.new_changed[start:end] = b"\1" * (end - start)
 
     def _classic(self, first: int, last: int, start: int, end: int) -> None:
-        """A region whose common lines are all too frequent: by Myers."""
+        """Compare a region with Myers, because all its common lines are too frequent."""
         from patchstack.upstream.merge.text import myers
 
         for edit in myers(b"".join(self.old[first:last]), b"".join(self.new[start:end])):
@@ -90,7 +89,7 @@ class _Compared:
             self._mark(at, at + edit.removed, to, to + edit.added)
 
     def _best(self, first: int, last: int, start: int, end: int) -> tuple[_Run | None, bool]:
-        """The common run that splits a region, and whether anything is common there."""
+        """Return the common run that splits a region, and whether the region has any common line."""
         best: _Run | None = None
         rarest = CHAIN + 1
         common = False
@@ -116,7 +115,7 @@ class _Compared:
         return best, common
 
     def _extended(self, old: int, new: int, count: int, region: tuple[int, int, int, int]) -> tuple[_Run, int]:
-        """The whole common run around two equal lines, and how often its rarest line is in the region."""
+        """Return the whole common run around two equal lines, and how often its rarest line is in the region."""
         first, last, start, end = region
         known = self._runs[max(bisect_right(self._starts, new) - 1, 0)] if self._runs else None
         above, below, to = old, old + 1, new + 1
@@ -132,7 +131,7 @@ class _Compared:
             below += 1
             to += 1
         rare = count
-        # The original counts lines as long as none is unique.
+        # git's code counts lines until one is unique.
         for number in range(above, below) if rare > 1 else ():
             found = self._index[self.old[number]]
             rare = min(rare, bisect_left(found, last) - bisect_left(found, first))
@@ -144,9 +143,9 @@ class _Compared:
 def histogram(
     old: Sequence[bytes], new: Sequence[bytes], known: Sequence[Edit] | None = None, index: Places | None = None
 ) -> tuple[Edit, ...]:
-    """The changes between two texts, given as lines with their newlines.
+    """Return the changes between two texts, given as lines with their newlines.
 
-    `known` are the changes that any other diff finds, `index` where the lines of the old text are: both only save time.
+    `known` are the changes found by any diff, `index` has the positions of the old text's lines. Both only save time.
     """
     compared = _Compared(old, new, known, places(old) if index is None else index)
     compared.split()
@@ -157,7 +156,7 @@ def histogram(
 
 
 def _script(removed: bytearray, added: bytearray) -> tuple[Edit, ...]:
-    """The edits that two texts' changed lines make (xdl_build_script)."""
+    """Return the edits for the changed lines of two texts (xdl_build_script)."""
     found: list[Edit] = []
     at = to = 0
     while True:
@@ -174,7 +173,7 @@ def _script(removed: bytearray, added: bytearray) -> tuple[Edit, ...]:
 
 
 def _end(changed: bytearray, start: int) -> int:
-    """The end of the group of changed lines that starts at a line: the line itself, if it is not changed."""
+    """Return the end of the group of changed lines that starts at a line: the line itself, if it is not changed."""
     if start >= len(changed) or not changed[start]:
         return start
     found = changed.find(0, start)
@@ -182,7 +181,8 @@ def _end(changed: bytearray, start: int) -> int:
 
 
 def _groups(changed: bytearray) -> list[tuple[int, int, int]]:
-    """Groups of changed lines: how many unchanged lines are before each, its first line, and the one after its last."""
+    """Return the groups of changed lines: the number of unchanged lines before each, its first line, and the one after
+    its last."""
     found = []
     passed = end = 0
     while (start := changed.find(1, end)) >= 0:

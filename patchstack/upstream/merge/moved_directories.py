@@ -1,7 +1,6 @@
-"""Where a file belongs that a patch adds to a directory which upstream has renamed: as git's merge suggests it.
-
-The rules are those of merge-ort.c (directory rename detection): a directory that is gone votes with its files, each for
-the directory it went to; the most votes win, and a tie says nothing.
+"""Find the new path of a file that a patch adds to a directory that upstream has renamed, as git's merge suggests it.
+The rules are those of merge-ort.c (directory rename detection): each file of a removed directory votes for the
+directory to which it moved. The most votes win; a tie gives no suggestion.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from patchstack.git.overlay import DIRECTORY, Entry, TreeOverlay
 from patchstack.git.trees import compare_trees
 from patchstack.upstream.merge.renames import find_rename
 
-_ASKED = 60  # files of a directory that are looked for by likeness; exact copies are always found
+_ASKED = 60  # the most files of a directory that are matched by similarity; exact copies are always found
 
 
 class MovedDirectories:
-    """The directories of one tree that have another name in a later one."""
+    """The directories of one tree that were renamed in a later one."""
 
     def __init__(self, objects: Objects, before: str, after: str) -> None:
         self._objects = objects
@@ -27,8 +26,8 @@ class MovedDirectories:
         self._targets: dict[bytes, bytes | None] = {}
 
     def suggested(self, path: bytes) -> bytes | None:
-        """Where a file of that name belongs now; None if its directory is new or there still, or went nowhere in
-        particular, or something stands there already."""
+        """Return the new path for a file; None if its directory is new, still exists or has no clear successor, or if
+        the new path is taken."""
         directory = path.rpartition(b"/")[0]
         if not self._is_directory(self._before, directory):
             return None
@@ -79,8 +78,8 @@ class MovedDirectories:
 
 
 def _renamed_directory(directory: bytes, old: bytes, new: bytes) -> list[bytes]:
-    """What a file's new name says of a directory above it: as long as the names below that are the same on both sides.
-    One directory, or none."""
+    """Return the new name of a parent directory, as shown by a file's old and new path if the names below it are equal:
+    one directory, or none."""
     old, new = old.rpartition(b"/")[0], new.rpartition(b"/")[0]
     while old != directory:
         if old.rpartition(b"/")[2] != new.rpartition(b"/")[2] or b"/" not in new:

@@ -1,4 +1,4 @@
-"""Merge one patch onto another tree, three-way and in memory: what `git cherry-pick` would give, no work tree."""
+"""Merge one patch onto another tree, three-way and in memory: as `git cherry-pick`, without a work tree."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ EditsById = dict[tuple[str, str], tuple[Edit, ...]]
 
 
 class Clash(StrEnum):
-    """What kind of conflict is at a path."""
+    """The kind of conflict at a path."""
 
     CONTENT = "content"  # both sides changed the same lines
-    BINARY = "binary"  # both changed a file that is not a text, or a link or submodule
-    BOTH_ADDED = "both-added"  # the patch makes a file that exists, with other content
-    DELETED = "deleted"  # the patch changes a file that is gone
+    BINARY = "binary"  # both sides changed a binary file, a link or a submodule
+    BOTH_ADDED = "both-added"  # the patch creates a file that exists with different content
+    DELETED = "deleted"  # the patch changes a file that was removed
     CHANGED = "changed"  # the patch deletes a file that was changed
-    MODE = "mode"  # both changed its mode, or one made something else of the file
-    OBSTACLE = "obstacle"  # a directory where the file should be, or a file where its directory should
+    MODE = "mode"  # both sides changed its mode, or one changed its type
+    OBSTACLE = "obstacle"  # a directory has the file's path, or a file has its directory's path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """One path that does not merge. `path` is where it is in the tree merged onto; `ours` is that tree's entry,
+    """One path that does not merge. `path` is its path in the target tree; `ours` is that tree's entry,
     `base` and `theirs` the patch's before and after: (mode, blob id), None for a file that does not exist.
 
-    `marked` is the text with git's conflict markers, `collisions` the colliding lines; None and empty where the files
+    `marked` is the text with git's conflict markers, `collisions` the conflicting lines; None and empty if the files
     cannot be merged as text.
     """
 
@@ -49,10 +49,9 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """A patch on another tree. `tree` is the merged tree, None if there are conflicts; `best` is that tree with all
-    that merges in it, conflicting texts with their markers, and other conflicts as the tree merged onto has them.
-
-    `renames` are the files that have another name there: the patch's name and the one its change went to.
+    """The result of merging a patch onto another tree. `tree` is the merged tree, None if there are conflicts. `best`
+    is the tree with everything that merges, conflicting texts with markers, and other conflicts as in the target tree.
+    `renames` are files with a different path there: the patch's path, and the one to which its change went.
     """
 
     tree: str | None
@@ -68,10 +67,10 @@ class Merge:
 class Picker:
     """Merges patches onto trees, and remembers every text it has merged.
 
-    Files that have moved in the tree merged onto, or that the patch moves, are followed. `labels` name the sides in
-    conflict markers. With `union` texts that collide are settled as `merge_texts` says, so that a later patch can be
-    laid over them. `moved` tells where files went that are not there any more; None: they are looked for. `known` are
-    edits between blobs, which several pickers may share.
+    Files that moved in the target tree, or that the patch moves, are followed. `labels` name the sides in conflict
+    markers. With `union` conflicting texts are settled as in `merge_texts`, so that a later patch can be merged onto
+    them. `moved` has the new paths of removed files; if None, they are searched for. `known` are edits between blobs,
+    which several pickers may share.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Picker:
         self._new: dict[tuple[str, str], dict[bytes, Entry]] = {}
 
     def merge(self, before: str, after: str, onto: str) -> Merge:
-        """Merge the change from tree `before` to tree `after` onto the tree `onto`; new objects stay in memory.
+        """Merge the change from tree `before` to tree `after` onto the tree `onto`. New objects stay in memory.
 
         Raises `MissingObject` if the content of a touched file is not available.
         """
@@ -116,7 +115,7 @@ class Picker:
         return found
 
     def gone_to(self, path: bytes, entry: Entry, before: str, onto: str) -> bytes | None:
-        """Where a file of `before` that is not in `onto` went; None if it is just gone."""
+        """Return the new path of a file of `before` that is missing in `onto`, None if it was deleted."""
         if self._moved is not None:
             return self._moved.get(path)
         come = self._new.get((before, onto))
@@ -128,13 +127,13 @@ class Picker:
 
 
 def new_files(objects: Objects, before: str, onto: str) -> dict[bytes, Entry]:
-    """The files that only the second of two trees has."""
+    """Return the files that only the second of two trees has."""
     changes = compare_trees(objects, before, onto)
     return {change.path: change.new for change in changes if change.old is None and change.new is not None}
 
 
 class _Merging:
-    """One merge at work."""
+    """One merge in progress."""
 
     def __init__(self, picker: Picker, objects: Objects, before: str, after: str, onto: str) -> None:
         self.picker = picker
@@ -148,7 +147,7 @@ class _Merging:
 
     def run(self) -> Merge:
         moved = self._moved_by_patch()
-        # Removals first: a file may make room for a directory.
+        # Remove files first: a directory may take the path of a file.
         for change in sorted(self.changes, key=lambda change: change.new is not None):
             if change.path not in moved.values():
                 self._path(change, moved.get(change.path))
@@ -161,7 +160,7 @@ class _Merging:
         )
 
     def _moved_by_patch(self) -> dict[bytes, bytes]:
-        """The patch's own renames, new name to old: of files that are not as it found them."""
+        """Return the patch's own renames, new name to old, of files that changed in the target tree."""
         gone = [change for change in self.changes if change.new is None and change.old is not None]
         come = {change.path: change.new for change in self.changes if change.old is None and change.new is not None}
         found: dict[bytes, bytes] = {}
@@ -216,7 +215,7 @@ class _Merging:
         return ""
 
     def _settle(self, where: bytes, named: bytes, ours: Entry | None, base: Entry | None, theirs: Entry | None) -> None:
-        """Three entries of which neither side is as the patch found it."""
+        """Merge three entries if both sides differ from the base."""
         name = _shown(named)
         if theirs is None:
             if ours is not None:
@@ -224,11 +223,11 @@ class _Merging:
                 self._conflict(Clash.CHANGED, where, ours, base, theirs, detail=detail)
             return
         if ours is None:
-            self._conflict(Clash.DELETED, where, ours, base, theirs, detail=f"{name}: it is not there any more")
+            self._conflict(Clash.DELETED, where, ours, base, theirs, detail=f"{name}: it no longer exists")
             return
         mode = _merged_mode(base, ours, theirs)
         if mode is None:
-            self._conflict(Clash.MODE, where, ours, base, theirs, detail=f"{name}: both sides changed what it is")
+            self._conflict(Clash.MODE, where, ours, base, theirs, detail=f"{name}: both sides changed its type")
             return
         before = base[1] if base is not None else ""
         if before == ours[1] or ours[1] == theirs[1]:
@@ -236,7 +235,7 @@ class _Merging:
         elif before == theirs[1]:
             self._write(where, (mode, ours[1]))
         elif mode not in (FILE, EXECUTABLE) or self._binary(before, ours[1], theirs[1]):
-            detail = f"{name}: both sides changed it, and it is no text"
+            detail = f"{name}: both sides changed it, and it is not a text"
             self._conflict(Clash.BINARY, where, ours, base, theirs, detail=detail)
         else:
             self._text(where, name, mode, ours, base, theirs)
@@ -248,7 +247,7 @@ class _Merging:
             kind = Clash.CONTENT if base is not None else Clash.BOTH_ADDED
             count = len(merged.collisions)
             places = f"{count} place{'s' if count > 1 else ''}"
-            what = "both sides changed" if base is not None else "both sides made it, with other lines in"
+            what = "both sides changed" if base is not None else "both sides created it, with different lines in"
             self._conflict(kind, where, ours, base, theirs, detail=f"{name}: {what} {places}", merged=merged)
 
     def _binary(self, *oids: str) -> bool:
@@ -286,7 +285,7 @@ class _Merging:
 
 
 def _merged_mode(base: Entry | None, ours: Entry, theirs: Entry) -> int | None:
-    """The mode both sides together give, or None where they disagree."""
+    """Return the merged mode, None if both sides changed it differently."""
     if ours[0] == theirs[0]:
         return ours[0]
     if base is None:

@@ -1,4 +1,4 @@
-"""What each patch of a series changes of each file, on the pin: in edits, without a diff of whole files."""
+"""Compute each patch's changes to each file on the pin, as edits, without a diff of whole files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
 from patchstack.upstream.merge.histogram import Edit, Places, places
 from patchstack.upstream.merge.text import edits
 
-_INDEXED = 60  # texts whose lines are known by their places
-_LOOK = 200  # lines in which a NUL tells a binary file
+_INDEXED = 60  # texts whose line positions are cached
+_LOOK = 200  # lines that are searched for a NUL, which marks a binary file
 
 
 @dataclass(frozen=True, slots=True)
 class PathEdit:
-    """What a patch changes at one path: what stood there and what stands there now, and the edits between their lines.
-
-    `edits` is None where one side is not a text. `spans` are the hunks' lines in the old file: the first and the one
-    after the last, context included; empty if the patch is not read here.
+    """A patch's change at one path: the slots before and after, and the edits between their lines. `edits` is None if
+    one side is not a text. `spans` are the hunks' ranges in the old file, first line and the one after the last,
+    including context; empty if the patch is left to git.
     """
 
     path: bytes
@@ -47,11 +46,11 @@ class OwnEdits:
         return len(self._journal)
 
     def applies(self, index: int) -> bool:
-        """Whether a patch applies to the pin."""
+        """Return whether a patch applies to the pin."""
         return self._journal[index] is not None
 
     def of(self, index: int) -> Mapping[bytes, PathEdit]:
-        """What a patch changes, by path; empty for one that does not apply to the pin."""
+        """Return a patch's changes by path; empty if it does not apply to the pin."""
         found = self._changes[index]
         if found is None:
             paths = self.chain.touched.paths
@@ -62,7 +61,7 @@ class OwnEdits:
         return found
 
     def lines(self, slot: Slot) -> Lines | None:
-        """The lines of a text at a path; None for what is none."""
+        """Return the lines of the text in a slot, None if it is not a text."""
         if slot is None or slot[0] not in (FILE, EXECUTABLE):
             return None
         found = self.chain.lines(slot[1])
@@ -72,7 +71,7 @@ class OwnEdits:
         return found if text else None
 
     def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
-        """The edits between two texts; none where one of the two is not a text. Every pair is compared once."""
+        """Return the edits between two texts; empty if one is not a text. Every pair is compared only once."""
         before, after = self.lines(old), self.lines(new)
         if old is None or new is None or before is None or after is None:
             return ()
@@ -82,7 +81,7 @@ class OwnEdits:
         return self._compared[key]
 
     def _places(self, content: Content, lines: Lines) -> Places:
-        """Where the lines of a text are: mostly one text is compared with many."""
+        """Return the line positions of a text, cached because one text is usually compared with many."""
         found = self._indexed.pop(content, None)
         if found is None:
             found = places(lines)
@@ -113,12 +112,12 @@ class OwnEdits:
 
 
 def is_text(data: bytes) -> bool:
-    """Whether a content counts as text here: no NUL in its first lines."""
+    """Return whether a content counts as text here: no NUL in its first lines."""
     return b"\0" not in b"".join(data.split(b"\n", _LOOK)[:_LOOK])
 
 
 def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
-    """The edits of one hunk, whose first line is `start` in the old file and `place` in the new one."""
+    """Return the edits of one hunk, whose first line is `start` in the old file and `place` in the new one."""
     old, new = ((*lines, b"") for lines in (hunk.before, hunk.after))
     return [
         Edit(edit.at + start, edit.removed, edit.to + place, edit.added)
@@ -127,8 +126,8 @@ def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
 
 
 def _replayed(before: Lines, after: Lines, found: list[Edit]) -> bool:
-    """Whether edits turn one text into the other: a last line without newline, or hunks out of order, may be in the
-    way."""
+    """Return whether edits turn one text into the other. They may not, for a last line without newline or hunks out of
+    order."""
     at = to = 0
     for edit in found:
         if edit.at < at or edit.at - at != edit.to - to:

@@ -1,4 +1,4 @@
-"""Where a file went: exact copies first, then the most alike of the files that are new."""
+"""Find renamed files: exact copies first, then the most similar new file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.upstream.merge.text import is_binary
 
-LIKE = 0.5  # git's default for a rename: half of the larger file
+LIKE = 0.5  # git's default threshold for a rename: half of the larger file
 _REGULAR = (FILE, EXECUTABLE)
 
 
 def likeness(one: bytes, other: bytes) -> float:
-    """How much of the larger text both have in common, in bytes of whole lines in any order: 0 to 1 (as git's
+    """Return how much of the larger text both have in common, in bytes of whole lines in any order: 0 to 1 (as git's
     similarity index, which also counts whole lines: diffcore-delta.c)."""
     if one == other:
         return 1.0
@@ -27,15 +27,15 @@ def likeness(one: bytes, other: bytes) -> float:
 
 
 _known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictionary()
-"""How alike two blobs are, for as long as their objects are open: a walk over commits asks for each pair many times."""
+"""Cache of the similarity of two blobs, kept while their objects are open: a walk over commits needs each pair many
+times."""
 
 
 def find_rename(
     objects: Objects, gone: Entry, path: bytes, candidates: Mapping[bytes, Entry]
 ) -> tuple[bytes, float] | None:
-    """Which of the new files a file that is gone has become, and how like it is; None if none is half like it.
-
-    Candidates whose content is not here are left out. Raises `MissingObject` if the gone file's content is missing.
+    """Return the new file that a removed file has become, and its similarity; None if none is similar enough.
+    Candidates whose content is missing are ignored. Raises `MissingObject` if the removed file's content is missing.
     """
     if gone[0] not in _REGULAR:
         return None
@@ -59,6 +59,6 @@ def find_rename(
 
 
 def _nearest(path: bytes, names: Iterable[bytes]) -> bytes:
-    """Among equals the one of the same base name, then the first."""
+    """Return the first name with the same base name, else the first."""
     name = path.rpartition(b"/")[2]
     return min(names, key=lambda other: (other.rpartition(b"/")[2] != name, other))

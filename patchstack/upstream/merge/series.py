@@ -1,4 +1,4 @@
-"""A whole series carried onto a tree of upstream, three-way: a verdict for every patch."""
+"""Merge a whole series three-way onto a tree of upstream, with a result for every patch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ _REGULAR = (FILE, EXECUTABLE)
 
 
 class Way(Enum):
-    """How one patch is carried, apart from the series' run.
-
-    `BARE`: onto upstream alone. `LAID`: onto upstream with every patch before it, collisions settled (see
-    `merge_edits`).
+    """How to merge one patch outside the series' run. `BARE`: onto upstream alone. `LAID`: onto upstream with all
+    earlier patches, conflicts settled (see `merge_edits`).
     """
 
     BARE = "bare"
@@ -31,8 +29,8 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """What becomes of every patch's own change: whether it merges, and whether it then changes nothing. None for a
-    patch that does not apply to the pin."""
+    """For every patch's own change, whether it merges, and whether it then changes nothing. None for a patch that does
+    not apply to the pin."""
 
     clean: tuple[bool | None, ...]
     nothing: tuple[bool | None, ...]
@@ -40,8 +38,8 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A path on its way: what stands there, its lines where it is a text, and the edits that lead to them from the
-    series' own version (of no meaning where one of the two does not exist)."""
+    """The state of a path after some patches: its slot, its lines if it is a text, and the edits from the series' own
+    version to them (meaningless if one of the two does not exist)."""
 
     slot: Slot
     lines: Lines | None
@@ -62,7 +60,7 @@ _Verdict = tuple[bool | None, bool | None]
 
 
 class Carrier:
-    """Carries one series onto trees. `pin` is what the pin has at the touched paths."""
+    """Merges one series onto trees. `pin` has the pin's slots at the touched paths."""
 
     def __init__(self, own: OwnEdits, pin: Sequence[Slot]) -> None:
         self._own = own
@@ -81,14 +79,14 @@ class Carrier:
         self._supposed: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
 
     def merged(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> Verdicts:
-        """Each patch onto a tree with those before it that merge. `there` is what the tree has at the touched paths,
-        `moved` what it has under other names."""
+        """Merge each patch onto a tree with the earlier patches that merge. `there` has the tree's slots at the touched
+        paths, `moved` the slots of renamed files."""
         results = self._replay.run(self._files(there, moved))
         return Verdicts(clean=tuple(one[0] for one in results), nothing=tuple(one[1] for one in results))
 
     def supposed(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> tuple[bool | None, ...]:
-        """Whether each patch merges onto a tree that is asked for beside the others: trees that follow each other here
-        may be far from those that `merged` gets."""
+        """Return whether each patch merges onto a hypothetical tree. Such trees have a separate cache, because they may
+        differ much from those of `merged`."""
         return tuple(one[0] for one in self._supposed.run(self._files(there, moved)))
 
     def _files(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> list[_File]:
@@ -99,25 +97,25 @@ class Carrier:
         ]
 
     def merges_with(self, others: Collection[int], index: int) -> bool:
-        """Whether a patch merges in the last run of `merged`, if some before it were laid in though they collide."""
+        """Return whether a patch merges in the last run of `merged` if some conflicting earlier patches are
+        included."""
         return bool(self._replay.result_if(others, self._laid, index)[0])
 
     def alone(
         self, way: Way, there: Sequence[Slot], moved: Mapping[bytes, Slot], index: int
     ) -> tuple[bool | None, bool | None]:
-        """Whether one patch merges, and whether it then changes nothing."""
+        """Return whether one patch merges, and whether it then changes nothing."""
         place = self._own.chain.touched.place
         files = (self._before(way, path, moved.get(path, there[place[path]]), index) for path in self._paths[index])
         return self._merged(index, tuple(files))[1]
 
     def apart(self, path: bytes, ours: Slot, index: int) -> tuple[Edit, ...]:
-        """The edits from the text that a patch meets on the pin to `ours`, which upstream has there."""
+        """Return the edits from the text that a patch finds on the pin to `ours`, upstream's text."""
         return self._before(Way.BARE, path, ours, index).left
 
     def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:
-        """A path on its way to a patch: from upstream's version past the patches before it, or with them laid in.
-
-        Questions come mostly patch after patch, so this goes on from the last one."""
+        """Return the state of a path before a patch: upstream's version without the earlier patches, or with their
+        changes included. Continues from the previous call, because callers usually go patch by patch."""
         users = self._users[path]
         upto = bisect_left(users, index)
         slot, done, file = self._reached.get((way, path), (None, upto + 1, _ABSENT))
@@ -130,7 +128,7 @@ class Carrier:
         return file
 
     def _merged(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
-        """A patch onto what it finds; if it does not merge, it is passed over."""
+        """Merge a patch onto the states it finds. If it does not merge, it is skipped."""
         return self._tried(index, given, lay=False)
 
     def _laid(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
@@ -157,7 +155,7 @@ class Carrier:
         return found
 
     def _onto(self, file: _File, change: PathEdit) -> _Outcome:
-        """One path of a patch onto what stands there (the table of `threeway._Merging`, in edits)."""
+        """Merge one path of a patch (the cases of `patch._Merging`, in edits)."""
         ours, base, theirs = file.slot, change.old, change.new
         after = _File(theirs, self._own.lines(theirs), ())
         if self._alike(file, base):
@@ -177,7 +175,7 @@ class Carrier:
         return _Outcome(_File(slot, laid.lines, laid.left), clean=laid.clean, nothing=nothing)
 
     def _alike(self, file: _File, base: Slot) -> bool:
-        """Whether what stands there is what the patch was made for."""
+        """Return whether the path has the content for which the patch was made."""
         if file.slot is None or base is None:
             return file.slot is base
         if file.lines is None:
@@ -185,7 +183,7 @@ class Carrier:
         return not file.left and file.slot[0] == base[0] and self._own.lines(base) is not None
 
     def _equal(self, file: _File, after: _File) -> bool:
-        """Whether what stands there is what the patch makes of it."""
+        """Return whether the path already has the patch's result."""
         if file.slot is None or after.slot is None:
             return file.slot is after.slot
         if file.slot[0] != after.slot[0]:
@@ -195,7 +193,7 @@ class Carrier:
         return len(file.lines) == len(after.lines) and list(file.lines) == list(after.lines)
 
     def _passed_over(self, file: _File, change: PathEdit) -> _File:
-        """What stands there, told from the patch's result without the patch in it."""
+        """Return the state of a path after skipping the patch, with edits relative to the patch's result."""
         theirs = self._own.lines(change.new)
         if file.lines is None or theirs is None:
             return _File(file.slot, file.lines, ())

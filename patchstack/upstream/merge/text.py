@@ -1,4 +1,4 @@
-"""Merge two versions of a text with the one both came from, as git merges them (xdiff's xdl_merge)."""
+"""Merge two versions of a text with their common base, as git does (xdiff's xdl_merge)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pygit2.enums import DiffOption
 from patchstack.upstream.merge.histogram import Edit, Places, histogram
 
 SHORT = 64
-"""Of a text with so few lines no other diff is asked first: that takes longer than it saves."""
-_BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
-_NEAR = 3  # conflicts with so few common lines between them are one (xmerge.c, xdl_simplify_non_conflicts)
+"""Texts with up to this many lines are compared without a first Myers diff, which would take longer than it saves."""
+_BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain a NUL (xdiff-interface.c)
+_NEAR = 3  # most common lines between joined conflicts (xmerge.c, xdl_simplify_non_conflicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
     """Lines in which both sides changed the same place. `start` is the 0-based line of `base` in the old text;
-    lines keep their newlines. `base` is empty where both sides inserted."""
+    lines keep their newlines. `base` is empty if both sides inserted."""
 
     start: int
     ours: tuple[bytes, ...]
@@ -30,7 +30,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMerge:
-    """A merged text. Where there are collisions, `text` has git's conflict markers at each."""
+    """A merged text. If there are conflicts, `text` has git's conflict markers at each."""
 
     text: bytes
     collisions: tuple[Collision, ...]
@@ -41,7 +41,7 @@ class TextMerge:
 
 
 class Side(Enum):
-    """Who changed a place: one side, both in their own way, or both alike."""
+    """Who changed a place: one side, both differently, or both in the same way."""
 
     OURS = 1
     THEIRS = 2
@@ -60,13 +60,13 @@ class Change:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether git takes a content for binary."""
+    """Return whether git treats a content as binary."""
     return b"\0" in data[:_BINARY_LOOK]
 
 
 def edits(old: bytes, new: bytes, index: Places | None = None) -> tuple[Edit, ...]:
-    """The changes that turn one text into another, in order, as git's merges find them (histogram). `index` is where
-    the lines of the old text are, which saves time."""
+    """Return the changes that turn one text into another, in order, as git's merges find them (histogram). `index` has
+    the positions of the old text's lines, to save time."""
     if old == new:
         return ()
     if not old or not new:
@@ -76,12 +76,12 @@ def edits(old: bytes, new: bytes, index: Places | None = None) -> tuple[Edit, ..
 
 
 def myers(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
-    """The changes that turn one text into another, in order, as `git diff` without context finds them."""
+    """Return the changes that turn one text into another, in order, as `git diff` without context finds them."""
     if old == new:
         return ()
     patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=flags | DiffOption.FORCE_TEXT)
     return tuple(
-        # A side without lines is said to start at the line before (unified diff).
+        # In a unified diff a side without lines starts at the line before.
         Edit(
             hunk.old_start - (hunk.old_lines > 0), hunk.old_lines, hunk.new_start - (hunk.new_lines > 0), hunk.new_lines
         )
@@ -98,11 +98,9 @@ def merge_texts(
     union: bool = False,
     found: tuple[Sequence[Edit], Sequence[Edit]] | None = None,
 ) -> TextMerge:
-    """Merge three texts. `labels` follow the conflict markers; `found` are the edits from the base to either
-    side, where they are known.
-
-    With `union` a collision is settled: where both sides only inserted, both insertions are kept, ours first; else ours
-    stands. The collisions are reported all the same.
+    """Merge three texts. `labels` follow the conflict markers; `found` are the edits from the base to each side, if
+    known. With `union` a conflict is settled: if both sides only inserted, both insertions are kept, ours first; else
+    ours is kept. The conflicts are still reported.
     """
     lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
     changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), lines, mine, other)
@@ -141,7 +139,7 @@ def merge_texts(
 
 
 def _lines(text: bytes) -> list[bytes]:
-    """Lines with their newlines, as git counts them: a carriage return ends none."""
+    """Split a text into lines with their newlines, as git counts them: a carriage return does not end a line."""
     parts = text.split(b"\n")
     last = parts.pop()
     found = [part + b"\n" for part in parts]
@@ -153,8 +151,8 @@ def _lines(text: bytes) -> list[bytes]:
 def overlay(
     one: Sequence[Edit], two: Sequence[Edit], base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
 ) -> list[Change]:
-    """Both sides' edits in one order; those that touch become one that neither side wins, and what both did alike is
-    left out (xdl_do_merge)."""
+    """Return both sides' edits in order. Edits that touch become one conflict, and identical ones are omitted
+    (xdl_do_merge)."""
     changes: list[Change] = []
     first, second = 0, 0
     while first < len(one) or second < len(two):
@@ -210,8 +208,8 @@ def _append(
 def refine(
     changes: Sequence[Change], ours: Sequence[bytes], theirs: Sequence[bytes], newline: bytes = b""
 ) -> Iterator[Change]:
-    """Split what collides where the two sides have lines in common (xdl_refine_conflicts). `newline` is what the lines
-    end with, where they are given without."""
+    """Split conflicts at lines that both sides have in common (xdl_refine_conflicts). `newline` is the line end if the
+    lines are given without it."""
     for change in changes:
         if change.side is not Side.BOTH or not change.ours[1] or not change.theirs[1]:
             yield change
@@ -230,7 +228,7 @@ def refine(
 
 
 def _joined(changes: list[Change]) -> list[Change]:
-    """Collisions with next to nothing between them are told as one (xdl_simplify_non_conflicts)."""
+    """Join conflicts with almost no lines between them (xdl_simplify_non_conflicts)."""
     found: list[Change] = []
     for change in changes:
         last = found[-1] if found else None
@@ -252,7 +250,7 @@ def _joined(changes: list[Change]) -> list[Change]:
 
 
 def _ended(lines: list[bytes], newline: bytes = b"\n") -> list[bytes]:
-    """The lines, the last of them with a newline."""
+    """Return the lines, with a newline after the last one."""
     if lines and not lines[-1].endswith(b"\n"):
         return [*lines[:-1], lines[-1] + newline]
     return lines
@@ -268,7 +266,7 @@ def _marked(
     yours: list[bytes],
     labels: tuple[str, str],
 ) -> list[bytes]:
-    """A collision between markers, which end as the lines around them do (xmerge.c, is_cr_needed)."""
+    """Return a conflict with markers, whose line ends are those of the lines around them (xmerge.c, is_cr_needed)."""
     around = (mine[max(start - 1, 0) :][:1], other[max(place[0] - 1, 0) :][:1], base[:1])
     newline = b"\r\n" if all(line and line[0].endswith(b"\r\n") for line in around) else b"\n"
     return [

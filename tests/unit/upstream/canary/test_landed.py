@@ -69,7 +69,7 @@ def test_what_landed_and_was_changed_again_has_landed_in_part_and_the_commit_is_
     (patch,) = look(fork, run_cli)["patches"]
     assert (patch["state"], patch["like"]["how"], patch["like"]["commit"]["pr"]) == ("partly-landed", "patch-id", 7)
     assert patch["like"]["drop_why"] is None
-    assert "upstream #7 (" in patch["detail"] and ") took all of it, and it was changed since" in patch["detail"]
+    assert "upstream #7 (" in patch["detail"] and ") took all of it, and later commits changed it" in patch["detail"]
     assert patch["remains"] == ["src/kernel.cu: hunk 1 (@@ -48,6 +48,16 @@)"]
 
 

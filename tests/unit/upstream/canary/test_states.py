@@ -65,7 +65,7 @@ def test_a_file_that_is_gone_is_a_deleted_source(tmp_path: Path, run_cli: RunCli
     found = look(fork, run_cli)
     assert states(found) == ["deleted-source"] * 3
     assert found["patches"][0]["strict"] == "missing-file"
-    assert "src/kernel.cu: the file is not there" in found["patches"][0]["detail"]
+    assert "src/kernel.cu: the file does not exist" in found["patches"][0]["detail"]
 
 
 def test_a_file_that_moved_is_a_renamed_source_and_its_new_name_is_told(tmp_path: Path, run_cli: RunCli) -> None:

@@ -109,7 +109,7 @@ def test_canary_says_where_an_added_file_belongs(tmp_path: Path, run_cli: RunCli
     fork = moved(tmp_path, steps, ("Move the kernels (#8)", MOVE), files=FILES)
     first, second, third = look(fork, run_cli)["patches"]
     assert (first["state"], first["strict"]) == ("clean", "clean")
-    assert first["problems"] == ["gpu/mine.cu belongs at cuda/mine.cu now: its directory has another name"]
+    assert first["problems"] == ["gpu/mine.cu belongs at cuda/mine.cu now: its directory was renamed"]
     assert first["renamed"] == [{"from": "gpu/mine.cu", "to": "cuda/mine.cu"}]
     assert second["state"] == "renamed-source"
     assert second["renamed"] == [
