@@ -1,1 +1,1 @@
-"""What is known of llama.cpp's tools: arguments, output formats, server replies. Draws no verdicts."""
+"""Knowledge of llama.cpp's tools: arguments, output formats, server replies. Nothing here gives verdicts."""

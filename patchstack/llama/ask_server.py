@@ -1,4 +1,4 @@
-"""Servers of a build, one after the other, asked the same questions."""
+"""Ask several servers of a build the same questions, one server after the other."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswers:
-    """Servers with the answers of each, all complete; or the `reason` why there are none to compare. `by_build`: it is
-    the build that failed at its work; if not, nobody can say."""
+    """The complete answers of each server, or the `reason` why there are none to compare. `by_build` is whether the
+    build is known to have failed."""
 
     answers: tuple[tuple[Generated, ...], ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -37,7 +37,7 @@ class ServerAnswers:
     reason: str = ""
 
     def unsteady(self) -> Divergence | None:
-        """Where a fresh server's answers differ from those of the first."""
+        """Return where a later server's answers differ from those of the first, None if they do not."""
         for answers in self.answers[1:]:
             for one, two in zip(answers, self.answers[0], strict=True):
                 if (found := first_difference(one, two.ids, two)) is not None:
@@ -54,8 +54,8 @@ def ask_servers(
     env: Environment = (),
     what: str = "server",
 ) -> ServerAnswers:
-    """Start so many servers, one after the other, and ask each. Stops at the first that gives nothing to compare. The
-    first is the one that is known from before, where it is."""
+    """Start `runs` servers, one after the other, and ask each. Stops at the first without comparable answers. The
+    answers of the first may come from the cache."""
     answers: list[tuple[Generated, ...]] = []
     attempts: list[Attempt] = []
     complete = incomplete(questions, pinned=program.pinned)
@@ -76,5 +76,5 @@ def ask_servers(
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:
-    """Arguments that would change who answers, or how many at a time."""
+    """Return the arguments that would change which server answers, or how many requests it serves at once."""
     return [text for text in args if text.partition("=")[0] in _TAKEN]

@@ -1,7 +1,7 @@
-"""What `test-backend-ops` prints: the console output of `test`, and the CSV of `support`.
+"""Read the output of `test-backend-ops`: the console output of `test`, and the CSV of `support`.
 
-Formats are those of llama.cpp's `tests/test-backend-ops.cpp` (`console_printer`, `csv_printer`), June 2026. Colours are
-there even when nobody sees them. What a comparison has to say is before its case, on the same line:
+Formats are those of llama.cpp's `tests/test-backend-ops.cpp` (`console_printer`, `csv_printer`), June 2026. The output
+has colours even if it is not a terminal. The message of a comparison precedes its case on the same line:
 
     [ADD] ERR = 0.5 > 0.0000001   ADD(type=f32,ne=[1,1,8,1],nr=[1,1,1,1],nf=1): FAIL
 """
@@ -21,13 +21,13 @@ _STATUS = re.compile(r"  Backend (.*): (OK|FAIL)\Z")
 _CASE = re.compile(r"(?:^|.*?  )(?P<name>[^\s(]+\(.*\)): (?P<status>OK|FAIL|not supported \[.*\] ?)\Z")
 _TESTS = re.compile(r"  (\d+)/(\d+) tests passed\Z")
 _BACKENDS = re.compile(r"(\d+)/(\d+) backends passed\Z")
-_LONGEST = 8192  # of a line about a case; a longer one is none
+_LONGEST = 8192  # the longest line of a case
 _COLUMNS = ("backend_name", "op_name", "op_params", "test_mode", "supported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case that was run. `name` is its full name, by which `-o` selects it; `note` is what was said of it."""
+    """One case that was run. `name` is its full name, by which `-o` selects it; `note` is the message before it."""
 
     name: str
     passed: bool
@@ -36,10 +36,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOutput:
-    """What `test` printed, for one backend. `devices` are all it knows. `skipped`: the backend is one of them, and was
-    not tested. `passed` of `total` is what it says of its cases; None if it does not. `failing` are the names it
-    lists as failing. `holds` is what it says of the backend, `ended` the words it ends with, `backends` what it says of
-    all devices."""
+    """The output of `test` for one backend. `devices` are all known devices. `skipped` is whether the backend is one of
+    them and was not tested. `passed` and `total` are its counts of cases, None if missing. `failing` are the names it
+    lists as failing. `holds` is its result for the backend, `ended` its last word, `backends` its result for all
+    devices."""
 
     devices: tuple[str, ...]
     skipped: bool
@@ -54,8 +54,8 @@ class ConsoleOutput:
 
     @property
     def ran(self) -> tuple[str, ...]:
-        """The names of the cases that were run, sorted; a name can be there more than once. A case that broke before it
-        could be compared is listed as failing only."""
+        """The names of the cases that were run, sorted; a name can occur more than once. A case that failed before the
+        comparison is only listed in `failing`."""
         names = Counter(case.name for case in self.cases)
         names |= Counter(self.failing)
         return tuple(sorted(names.elements()))
@@ -78,7 +78,7 @@ class Supported:
 
 
 def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
-    """The console output of `test -b BACKEND`. Never raises: what is not there is None or empty."""
+    """Return the console output of `test -b BACKEND`. Does not raise: missing parts are None or empty."""
     devices: list[str] = []
     skipped = listing = False
     cases: list[Case] = []
@@ -128,7 +128,7 @@ def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
 
 
 def contradiction(tested: ConsoleOutput, code: int) -> str | None:
-    """Why the output of a backend that was run cannot be believed; None where every part of it says the same."""
+    """Return why the output of a tested backend cannot be trusted, None if all its parts agree."""
     if tested.passed is None or tested.total is None:
         return "the number of tests passed is not there"
     if tested.holds is None or tested.backends is None or tested.ended not in ("OK", "FAIL"):
@@ -147,7 +147,7 @@ def contradiction(tested: ConsoleOutput, code: int) -> str | None:
 
 
 def read_supported(stdout: bytes, backend: str) -> Supported | None:
-    """The CSV of `support -b BACKEND --output csv`; None if it is none, or a line of it is damaged."""
+    """Return the CSV of `support -b BACKEND --output csv`, None if it is not such a CSV or a line is damaged."""
     text = "\n".join(lines_of(stdout)) + "\n"
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

@@ -1,7 +1,7 @@
-"""The rows of `llama-batched-bench --output-format jsonl`.
+"""Read the rows of `llama-batched-bench --output-format jsonl`.
 
-The tool runs every combination of `-npp`, `-ntg` and `-npl`. It leaves out a combination that does not fit the context
-without a word, and may lose its last lines at exit (see `program`). So compare the rows with those that were asked for.
+The tool runs every combination of `-npp`, `-ntg` and `-npl`. It silently omits a combination that does not fit the
+context, and may lose its last lines at exit (see `program`). So compare the rows with the requested ones.
 Source: `tools/batched-bench/batched-bench.cpp` of llama.cpp.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 Shape = tuple[int, int, int]
-"""Prompt tokens and generated tokens of each sequence, and the number of sequences at once: `pp`, `tg`, `pl`."""
+"""Prompt tokens and generated tokens of each sequence, and the number of parallel sequences: `pp`, `tg`, `pl`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Row:
 
 
 def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
-    """Return the rows in the order of the output, or why they cannot be read. Lines that are no JSON object are passed
-    over: the tool prints others beside them."""
+    """Return the rows in the order of the output, or why they cannot be read. Lines that are not a JSON object are
+    ignored: the tool also prints other lines."""
     rows = []
     for number, line in enumerate(stdout.decode("utf-8", "replace").splitlines(), 1):
         if not line.startswith("{"):
@@ -82,7 +82,7 @@ def identity_problem(row: Mapping[str, Decimal]) -> str | None:
 
 
 def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
-    """Whether tokens / seconds rounds to the speed for some time that rounds to the seconds."""
+    """Return whether tokens / seconds rounds to the speed for some time that rounds to the seconds."""
     (shortest, longest), (slowest, fastest) = _rounded(seconds), _rounded(speed)
     if longest <= 0 or tokens / longest > fastest:
         return False
@@ -90,14 +90,14 @@ def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
 
 
 def _rounded(value: Decimal) -> tuple[Decimal, Decimal]:
-    """The least and the largest value that is printed so."""
+    """Return the smallest and the largest value that round to the printed one."""
     exponent = value.as_tuple().exponent
     half = Decimal(5).scaleb(exponent - 1) if isinstance(exponent, int) else Decimal(0)
     return value - half, value + half
 
 
 def rows_problem(rows: Sequence[Row], wanted: Sequence[Shape]) -> str | None:
-    """Return why rows are not the wanted ones, each once; None if they are."""
+    """Return why the rows are not exactly the wanted ones, each once; None if they are."""
     counts = Counter(row.shape for row in rows)
     if twice := [shape for shape, count in counts.items() if count > 1]:
         return f"{_named(twice[0])} is there {counts[twice[0]]} times"

@@ -1,4 +1,5 @@
-"""What llama-server answers to `/completion`: token ids with their probabilities, and where two such answers part."""
+"""Read llama-server's answers to `/completion`: token ids with their probabilities, and the first difference of two
+answers."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _TROUBLE = re.compile(r"error|fail|abort|assert|terminate|cannot|couldn't", re.I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A token that could have come. `logprob` is the natural logarithm of its probability before sampling; None where
-    the server has none (JSON knows no infinity and no NaN)."""
+    """A candidate token. `logprob` is the natural logarithm of its probability before sampling, None if the server has
+    none (JSON has no infinity or NaN)."""
 
     id: int
     text: str
@@ -32,9 +33,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """An answer, complete. `ids` are all tokens, the end of text included; `steps` has for each the likeliest
-    candidates, best first, and nothing where the server gives none. `cached` is how many tokens of the prompt were
-    taken from its cache, `prompt` how many were computed; `drafted` and `accepted` count speculative tokens."""
+    """A complete answer. `ids` are all tokens, including the end of text; `steps` has the likeliest candidates for
+    each, best first, empty if the server gives none. `cached` is how many tokens of the prompt came from its cache,
+    `prompt` how many were computed; `drafted` and `accepted` count speculative tokens."""
 
     ids: tuple[int, ...]
     ended: bool
@@ -52,10 +53,10 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first place where two sequences differ. `position` counts generated tokens from 0; a token is None where
-    that sequence is over. `margin` is the gap in probability between the two likeliest tokens there, `log_margin` the
-    same in logarithms, `gap` that between the token that came and the one that was wanted (at least that much, where
-    the wanted one is not among the candidates). None: not known."""
+    """The first place where two sequences differ. `position` counts generated tokens from 0; a token is None if that
+    sequence has ended. `margin` is the gap in probability between the two likeliest tokens there, `log_margin` the same
+    in logarithms, `gap` that between the actual and the wanted token (a lower bound if the wanted one is not among the
+    candidates). None means unknown."""
 
     position: int
     got: int | None
@@ -67,12 +68,12 @@ class Divergence:
     gap: float | None = None
 
     def within(self, margin: float) -> bool:
-        """Whether it is a near tie: what was wanted is less likely by no more than `margin`."""
+        """Return whether it is a near tie: the wanted token is less likely by at most `margin`."""
         return self.gap is not None and margin > 0 and self.gap <= margin
 
     @property
     def words(self) -> str:
-        """`position 5: 53 "5", not 48 "0"; top-two margin 0.215 (logprob 0.47)`."""
+        """Describe the difference: `position 5: 53 "5", not 48 "0"; top-two margin 0.215 (logprob 0.47)`."""
         place = f"position {self.position}: {_named(self.got, self.got_text)}, not "
         place += _named(self.wanted, self.wanted_text)
         if self.margin is None:
@@ -86,7 +87,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked: `tokens` of them, greedily. `cache` lets the server take a prompt's beginning from its cache."""
+    """A request for `tokens` greedy tokens. `cache` lets the server take a prompt's beginning from its cache."""
 
     prompt: str
     tokens: int
@@ -110,13 +111,13 @@ class Question:
 
 
 def digest_of_ids(ids: Sequence[int]) -> str:
-    """SHA-256, in hex, of the ids as JSON without blanks: of `[1,2,3]`."""
+    """Return the SHA-256, in hex, of the ids as JSON without blanks, such as `[1,2,3]`."""
     return hashlib.sha256(json.dumps(list(ids), separators=(",", ":")).encode()).hexdigest()
 
 
 def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
-    """How a run of a server failed at its work: by its exit code, or as the server says itself (5xx; 503 is a server
-    that is busy). `pinned`: its models are known to be those of their digests."""
+    """Return how a server failed: by its exit status, or by its own answer (5xx, but 503 is a busy server). None if it
+    did not. `pinned` is whether its models are known to match their digests."""
     if fault := fault_of(seen, pinned=pinned):
         return fault
     for reply in seen.replies:
@@ -126,7 +127,7 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 
 
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
-    """Judges whether a run of a server can be judged. One that the build is to blame for can."""
+    """Return a function that decides whether a run of a server can be judged. A failure caused by the build can."""
 
     def complaint(seen: Observation) -> str | None:
         if fault := server_fault(seen, pinned=pinned):
@@ -138,7 +139,7 @@ def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
 
 
 def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Generated, ...] | str:
-    """Every answer, or why there is none to judge."""
+    """Return the answers, or why they cannot be judged."""
     if len(seen.replies) != len(questions):
         return f"{len(seen.replies)} answers to {len(questions)} requests"
     found = []
@@ -154,9 +155,9 @@ def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Gene
 
 
 def read_generated(reply: Reply, question: Question) -> Generated | str:
-    """An answer to `/completion` with `return_tokens` and `n_probs` (llama.cpp, tools/server/server-task.cpp), or what
-    is wrong with it: too short without an end of text, cut by the context, counts that contradict each other, taken
-    from the cache though it should not be."""
+    """Return an answer to `/completion` with `return_tokens` and `n_probs` (llama.cpp, tools/server/server-task.cpp),
+    or its defect: too short without an end of text, cut by the context, contradictory counts, or unwanted use of the
+    cache."""
     if reply.status != 200:
         return f"the server answered {reply.status}: {_error(reply)}"
     try:
@@ -199,8 +200,8 @@ def read_generated(reply: Reply, question: Question) -> Generated | str:
 
 
 def first_difference(got: Generated, wanted: Sequence[int], other: Generated | None = None) -> Divergence | None:
-    """Where ids part, or None where they are equal to the end. `other` is the answer whose ids `wanted` are: where
-    `got` has no probabilities there, its are taken."""
+    """Return the first difference of the ids, None if they are equal. `other` is the answer with the ids `wanted`; its
+    probabilities are used if `got` has none there."""
     if got.ids == tuple(wanted):
         return None
     pairs = zip(got.ids, wanted, strict=False)
@@ -223,7 +224,7 @@ def first_difference(got: Generated, wanted: Sequence[int], other: Generated | N
 
 
 def _distance(step: Sequence[Candidate], one: int | None, two: int | None) -> float | None:
-    """How far apart two tokens are in probability; at least that much where one is not among the candidates."""
+    """Return the gap in probability of two tokens; a lower bound if one is not among the candidates."""
     if not step or one is None or two is None:
         return None
     places = [next((at for at, each in enumerate(step) if each.id == token), len(step) - 1) for token in (one, two)]
@@ -246,8 +247,8 @@ def _log_gap(step: Sequence[Candidate]) -> float | None:
 
 
 def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
-    """The candidates for each token. The server leaves out tokens that end inside a character: an entry counts only
-    if it can belong to one token alone."""
+    """Return the candidates for each token. The server omits tokens that end inside a character, so an entry is used
+    only if it matches exactly one token."""
     entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     names = [one.get("id") for one in entries]
     early, late = _matched(ids, names), [len(ids) - 1 - at for at in _matched(ids[::-1], names[::-1])][::-1]
@@ -260,7 +261,7 @@ def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
 
 
 def _matched(ids: Sequence[int], names: Sequence[Any]) -> list[int]:
-    """For each name the first place after the one before it; fewer than names if they do not fit."""
+    """Return for each name its first position after the previous one; a shorter list if they do not fit."""
     places: list[int] = []
     start = 0
     for name in names:
@@ -282,7 +283,7 @@ def _candidates(entry: dict[str, Any]) -> tuple[Candidate, ...]:
 
 
 def _text(entry: dict[str, Any]) -> str:
-    """A token's text; its bytes where they are only a part of a character."""
+    """Return a token's text, or its bytes if they are only a part of a character."""
     try:
         return bytes(entry["bytes"]).decode("utf-8", "backslashreplace")
     except (KeyError, TypeError, ValueError):
@@ -317,7 +318,7 @@ def _error(reply: Reply) -> str:
 
 
 def _last_words(stderr: bytes) -> str:
-    """The last line that tells of trouble, else the last one, to go after a sentence."""
+    """Return the last line that reports an error, else the last line, to append to a message."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TROUBLE.search(line)] or lines
     return f": {telling[-1][:200]}" if telling else ""

@@ -1,4 +1,4 @@
-"""The path through a model that arguments and environment choose, and whether a build's programs see the GPU."""
+"""Compare the compute paths that arguments and environment choose, and check that a build's programs see the GPU."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from patchstack.observe.runner import Runner
 from patchstack.observe.settings import Environment
 
 TOOLS = ("llama-completion", "llama-server", "llama-perplexity", "llama-batched-bench")
-"""Programs of llama.cpp that take `--list-devices`, in the order they are asked."""
+"""Programs of llama.cpp that accept `--list-devices`, in the order they are tried."""
 _HEAD = b"Available devices:"
 _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
 def require_gpu(runner: Runner) -> None:
-    """Raise `NotFit` if the programs would compute on the CPU: one of llama.cpp's lists no CUDA device.
-    Where none of them exists, or it knows no `--list-devices`, nothing can be said.
-
-    What they list is not kept: it can change with the machine, and nothing in an observation's key would.
+    """Raise `NotFit` if one of llama.cpp's programs lists no CUDA device, so that it would compute on the CPU. If none
+    exists or supports `--list-devices`, the check is skipped. The list is not cached: it can change with the machine,
+    without a change of an observation's key.
     """
     program = next((name for name in TOOLS if name in runner.programs()), None)
     if program is None:
@@ -39,7 +38,7 @@ def require_gpu(runner: Runner) -> None:
     )
 
 
-# Of llama-completion and llama-server: what is put to the model and what is shown of it, not how it is computed.
+# Options of llama-completion and llama-server for input and display, which do not affect how it is computed.
 _WORDS = (
     *("-no-cnv", "--no-conversation", "-cnv", "--conversation", "-st", "--single-turn", "--jinja", "--no-jinja"),
     *("--ignore-eos", "--no-display-prompt", "-sp", "--special", "--simple-io", "-e", "--escape", "--no-escape"),
@@ -48,17 +47,17 @@ _WORDS_WITH_VALUE = (
     *("-sys", "--system-prompt", "--chat-template", "--chat-template-file", "--chat-template-kwargs"),
     *("-r", "--reverse-prompt", "--in-prefix", "--in-suffix"),
 )
-_QUIET = ("GGML_NO_BACKTRACE",)  # changes what a crash prints, and nothing else
+_QUIET = ("GGML_NO_BACKTRACE",)  # affects only the output of a crash
 
 
 def path_args(prompting: Prompting) -> tuple[str, ...]:
-    """The arguments of a prompt that choose how it is computed, for a tool that takes a text."""
+    """Return the arguments of a prompt that choose the compute path, for a tool that reads a text."""
     layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
     return (*layers, *attention, *_without_words(prompting.args))
 
 
 def same_path(prompting: Prompting, side: Side) -> str | None:
-    """Why a side of a KL divergence is computed otherwise than a prompt; None if it is not."""
+    """Return why a side of a KL divergence has a different compute path than a prompt, None if they are the same."""
     mine, theirs = _settled(path_args(prompting)), _settled((*KL_FIXED, *side.args))
     if side.model != prompting.model:
         return f"its model is {side.model.name}, not {prompting.model.name}"
@@ -68,12 +67,12 @@ def same_path(prompting: Prompting, side: Side) -> str | None:
 
 
 def same_environment(one: Environment, other: Environment) -> bool:
-    """Whether two environments are the same, but for what changes no result."""
+    """Return whether two environments are equal, except for variables that do not affect results."""
     return {pair for pair in one if pair[0] not in _QUIET} == {pair for pair in other if pair[0] not in _QUIET}
 
 
 def _settled(args: Sequence[str]) -> tuple[str, ...]:
-    """Arguments in one form: the last of `-ngl` and of `-fa` wins, what every run of a gate has is left out."""
+    """Return arguments in a normal form: the last `-ngl` and `-fa` win, and arguments of every gate run are omitted."""
     last: dict[str, str] = {}
     rest: list[str] = []
     words = iter(args)

@@ -1,4 +1,4 @@
-"""KL divergence with `llama-perplexity`: its output, its base, and one measurement."""
+"""Measure KL divergence with `llama-perplexity`: its output, its base, and one measurement."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _TRAINED = re.compile(r"model was trained on only (\d+) context tokens")
 _NUMBER = r"(-?(?:nan|inf|\d+(?:\.\d+)?(?:e[+-]?\d+)?))"
 _VALUE = re.compile(rf"(.+?)\s*:\s*{_NUMBER}\s*%?(?:\s*±\s*{_NUMBER}\s*%?)?\Z")
 _CHUNK = re.compile(r"\s*(\d+)\s+\S+ ±.*%\Z")
-_LONGEST = 1000  # of a line that says any of this
+_LONGEST = 1000  # the longest line that is read for these
 _PERCENTILES = ("99.9%", "99.0%", "95.0%", "90.0%", "10.0%", "5.0%", "1.0%", "0.1%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What the log says. `chunks`, `context` (tokens), `batch` (tokens) and `sequences` are what was computed over,
-    None where it did not get that far; `vocabulary` is the number of tokens known; `complaints` are its errors;
-    `estimate` the perplexity that making a base ends with; `trained` the context that the model was trained on, where
-    that is shorter."""
+    """The contents of the log. `chunks`, `context` (tokens), `batch` (tokens) and `sequences` are those of the
+    computation, None if it did not start; `vocabulary` is the size of the vocabulary; `complaints` are errors;
+    `estimate` is the final perplexity of making a base; `trained` is the training context of the model, if that is
+    shorter."""
 
     chunks: int | None
     context: int | None
@@ -53,10 +53,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """How a model differs from a base. Divergences are in nats; `same_top` and its error are in percent of the
-    positions: where both find the same token most probable. `percentiles` are of the divergences, by name (`99.9%`).
-    `perplexity` and `base_perplexity` are of the two. Any of them may be NaN or infinite. `rows` is how many chunks
-    there is a line for."""
+    """The difference of a model from a base. Divergences are in nats; `same_top` and its error are in percent of the
+    positions at which both have the same most probable token. `percentiles` are those of the divergences, by name
+    (`99.9%`). Any figure may be NaN or infinite. `rows` is the number of chunks with a line."""
 
     rows: int
     mean: float
@@ -72,13 +71,13 @@ class Statistics:
 
     @property
     def finite(self) -> bool:
-        """Whether the divergences, and what they are drawn from, are numbers."""
+        """Whether the divergences, and the figures used for them, are finite."""
         values = (self.mean, self.maximum, self.median, self.minimum, self.same_top, *self.percentiles.values())
         return all(map(math.isfinite, (*values, self.perplexity)))
 
 
 def read_log(stderr: bytes) -> Log:
-    """The log of either run. Never raises: what is not there is None."""
+    """Return the log of either run. Does not raise: missing parts are None."""
     computing: tuple[int, ...] | None = None
     vocabulary = trained = None
     estimate = None
@@ -108,7 +107,7 @@ def read_log(stderr: bytes) -> Log:
 
 
 def read_statistics(stdout: bytes) -> Statistics | None:
-    """The statistics; None where they, or any line of them, are not there (below 100 positions there are none)."""
+    """Return the statistics, None if any line of them is missing (below 100 positions there are none)."""
     values: dict[str, tuple[float, float]] = {}
     rows = 0
     for line in _lines(stdout):
@@ -136,13 +135,14 @@ def read_statistics(stdout: bytes) -> Statistics | None:
 
 
 def positions_of(chunks: int, context: int) -> int:
-    """How many positions are compared: of each chunk the second half, without the last (`n_ctx - 1 - n_ctx/2`)."""
+    """Return how many positions are compared: the second half of each chunk without the last position (`n_ctx - 1 -
+    n_ctx/2`)."""
     return chunks * (context - 1 - context // 2)
 
 
 def base_size(chunks: int, context: int, vocabulary: int) -> int:
-    """The size of a base in bytes: a header (`_logits_`, context, vocabulary, chunks), the tokens, and for each
-    position a scale, an offset and 16 bits a token, of which an even number is kept."""
+    """Return the size of a base in bytes: a header (`_logits_`, context, vocabulary, chunks), the tokens, and for each
+    position a scale, an offset and 16 bits for each token, rounded up to an even number of tokens."""
     return 20 + 4 * context * chunks + positions_of(chunks, context) * (2 * ((vocabulary + 1) // 2) + 4) * 2
 
 
@@ -158,35 +158,35 @@ def _number(text: str) -> float:
 
 
 PROGRAM = "llama-perplexity"
-LEAST = 100  # positions: below it the tool draws no statistics
+LEAST = 100  # positions; below this the tool prints no statistics
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
 FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two that are compared: a model, and how it is run. `args` come last, and win."""
+    """One side of a comparison: a model, and how it is run. `args` come last and override the others."""
 
     model: Model
     args: tuple[str, ...] = ()
     env: Environment = ()
 
     def same_run(self, other: Side) -> bool:
-        """Whether both are run alike: nothing that is set differs."""
+        """Return whether both are run with the same settings."""
         env, theirs = merged(_ENVIRONMENT, self.env), merged(_ENVIRONMENT, other.env)
         return self.model == other.model and self.args == other.args and env == theirs
 
     @property
     def pinned(self) -> bool:
-        """Whether the model is known to be the one of its digest."""
+        """Whether the model is known to match its digest."""
         return self.model.sha256 is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is compared, over what. `context`, `batch` and `ubatch` are in tokens: another batch gives other figures, so
-    both sides have the same. `chunks` of `context` tokens are taken from the start of the text, all that it has for
-    None."""
+    """The models to compare, and the text. `context`, `batch` and `ubatch` are in tokens and equal for both sides,
+    because a different batch gives different figures. `chunks` of `context` tokens are taken from the start of the
+    text, all of it if None."""
 
     base: Side
     test: Side
@@ -201,8 +201,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of a comparison. `fault` is why there are no `statistics`, `failed` whether that is a FAIL; `kept` is
-    the base's name and `size` its size in bytes as it must be, where these are known."""
+    """The result of a comparison. `fault` is why there are no `statistics`, `failed` whether that is a FAIL; `kept` is
+    the base's name and `size` its correct size in bytes, if known."""
 
     context: int
     statistics: Statistics | None
@@ -216,7 +216,7 @@ class Measured:
 
 
 class _Unmeasured(Exception):
-    """A step that gave nothing to go on with."""
+    """A step failed, so the measurement cannot continue."""
 
     def __init__(self, reason: str, *, failed: bool = False) -> None:
         super().__init__(reason)
@@ -224,7 +224,7 @@ class _Unmeasured(Exception):
 
 
 def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None) -> str | None:
-    """Why the tool would not take these; None if it does."""
+    """Return why the tool would reject these settings, None if it accepts them."""
     if not 8 <= context <= 1 << 20:
         return f"a context of {context} is not from 8 to {1 << 20}"
     if batch >= context and batch % context:
@@ -239,7 +239,7 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
 
 
 def too_few(chunks: int, context: int) -> str | None:
-    """Why so many chunks give no statistics; None if they do."""
+    """Return why `chunks` chunks give no statistics, None if they do."""
     positions = positions_of(chunks, context)
     if positions >= LEAST:
         return None
@@ -247,7 +247,7 @@ def too_few(chunks: int, context: int) -> str | None:
 
 
 def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, salt: str = "") -> Measured:
-    """Compare. `base_runner` has the programs that make the base. Raises what a runner raises."""
+    """Run a comparison. `base_runner` has the programs that make the base. Raises what a runner raises."""
     attempts: list[Attempt] = []
     kept, size, log = "", 0, None
     try:
@@ -281,21 +281,21 @@ def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, 
 
 
 def base_invocation(comparison: Comparison, kept: str) -> Invocation:
-    """The run that makes the base."""
+    """Return the run that makes the base."""
     chunks = ("--chunks", str(comparison.chunks)) if comparison.chunks is not None else ()
     own = ("-f", "{input:text}", *chunks, "--kl-divergence-base", f"{{kept:{kept}}}")
     return _invocation(comparison, comparison.base, "base", own, inputs={"text": comparison.text}, keeps=(kept,))
 
 
 def compare_invocation(comparison: Comparison, kept: str, what: str = "compare") -> Invocation:
-    """The run that compares: it takes the text's tokens from the base."""
+    """Return the run that compares. It reads the text's tokens from the base."""
     own = ("--kl-divergence", "--kl-divergence-base", f"{{kept:{kept}}}")
     return _invocation(comparison, comparison.test, what, own, inputs={}, keeps=())
 
 
 def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
-    """Why a base cannot be trusted; None if it can, or its build is at fault. `size` is the file's, in bytes, where
-    it is known."""
+    """Return why a base cannot be trusted; None if it can, or if its build is at fault. `size` is the file's size in
+    bytes, if known."""
     if complaint := _ended_badly(seen, comparison.base.pinned):
         return complaint
     if seen.code != 0:
@@ -304,7 +304,7 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
     told = "; ".join(log.complaints)
     if "you need at least" in told:
         return Settled(f"the text is too short: {told}")
-    if "Unexpected negative" in told:  # what is printed for a perplexity that is NaN
+    if "Unexpected negative" in told:  # printed if the perplexity is NaN
         return Settled(f"the base model gives no numbers: {told}")
     if log.complaints:
         return f"the base could not be made: {told}"
@@ -324,7 +324,7 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
 
 
 def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | None:
-    """Why a comparison cannot be judged; None if it can, or the build is at fault."""
+    """Return why a comparison cannot be judged; None if it can, or if the build is at fault."""
     if complaint := _ended_badly(seen, pinned):
         return complaint
     if seen.code != 0:
@@ -351,7 +351,7 @@ def _hopeless(comparison: Comparison) -> str | None:
 
 
 def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
-    """What names the runner's build, and the machine it runs on."""
+    """Return a name of the runner's build and machine."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
     observed = retry(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts
@@ -361,7 +361,7 @@ def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
 
 
 def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[Attempt], *, own: bool) -> Log:
-    """The base, made or kept from before, and the log of its making."""
+    """Make the base, or reuse the cached one, and return the log of its making."""
 
     def complaint(seen: Observation) -> str | None:
         size = runner.size_of(kept)
@@ -399,7 +399,7 @@ def _compared(
 
 
 def _name(comparison: Comparison, build: str, model: str) -> str:
-    """The name of a base: the digest of all that it is made from."""
+    """Return the name of a base: the digest of all its inputs."""
     parts = {
         "build": build,
         "model": model,
@@ -434,7 +434,7 @@ def _invocation(
 
 
 def _ended_badly(seen: Observation, pinned: bool) -> str | None:
-    """Why a run cannot be judged, as far as its end tells."""
+    """Return why a run cannot be judged, by its exit status and the end of its log."""
     if fault := fault_of(seen, pinned=pinned):
         if fault.by_build:
             return None

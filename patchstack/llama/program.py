@@ -1,9 +1,8 @@
-"""A program of a build with its arguments, and the line that shows that it printed everything.
-
-llama.cpp's tools print through one queue that a thread of its own writes out (`common/log.cpp`); what is in it at exit
-is lost, and the exit code is 0 all the same (ggml-org/llama.cpp#22142). The queue keeps its order and every entry is
-flushed, so a line that a tool queues after all its results proves that the results are out: the sentinel. What follows
-it does not matter (`-lv 4` prints a table of memory, a patch may print counters from a destructor).
+"""A program of a build with its arguments, and the line that proves that its output is complete. llama.cpp's tools
+print through a queue that a separate thread writes (`common/log.cpp`). Entries left in the queue at exit are lost,
+although the exit status is 0 (ggml-org/llama.cpp#22142). The queue keeps its order and every entry is flushed, so a
+line that a tool queues after all its results proves that the results are out: the sentinel. Later lines do not matter
+(`-lv 4` prints a table of memory, a patch may print counters from a destructor).
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, merged
 
 GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
-"""The last line of `common_perf_print` (`common/sampling.cpp`): wants `--perf`, and `-lv 4` but for completion."""
+"""The last line of `common_perf_print` (`common/sampling.cpp`). Needs `--perf`, and `-lv 4` except for completion."""
 
 MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
-"""The last line of `common_memory_breakdown_print`: wants `--perf -lv 4`."""
+"""The last line of `common_memory_breakdown_print`. Needs `--perf -lv 4`."""
 
 _OF_TOOLS = {
     "llama-completion": GRAPHS_REUSED,
@@ -29,13 +28,13 @@ _OF_TOOLS = {
 SECONDS = 600
 TRIES = 5
 NONE = "none"
-"""A sentinel that is none: the program prints no line that shows that all was printed."""
+"""No sentinel: the program prints no line that proves that its output is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What is run. `sentinel` is a pattern of the line that shows that all was printed, None if there is no such
-    line. `seconds` is wall time; `tries` is how often a run that cannot be judged is tried in all."""
+    """A program to run. `sentinel` is the pattern of the line that proves that its output is complete, None if there is
+    no such line. `seconds` is wall time; `tries` is the total number of tries if a run cannot be judged."""
 
     name: str
     args: tuple[str, ...] = ()
@@ -46,7 +45,7 @@ class Program:
     tries: int = TRIES
 
     def invocation(self, what: str, env: Environment = (), *, brings: tuple[str, ...] = ()) -> Invocation:
-        """One run of it, with more variables than it always has."""
+        """Return one run of it, with additional variables."""
         return Invocation(
             what=what,
             program=self.name,
@@ -59,12 +58,12 @@ class Program:
 
     @property
     def pinned(self) -> bool:
-        """Whether all its models are known to be the ones of their digests."""
+        """Whether all its models are known to match their digests."""
         return all(model.sha256 is not None for model in self.models)
 
     def complete(self) -> Complete:
-        """Judges whether a run can be judged: it ended by its own doing, and printed what it prints last. A run that
-        the build is to blame for can."""
+        """Return a function that decides whether a run can be judged: it exited by itself and printed its sentinel. A
+        failure caused by the build can be judged too."""
 
         def complaint(seen: Observation) -> str | None:
             if fault := fault_of(seen, pinned=self.pinned):
@@ -74,28 +73,28 @@ class Program:
         return complaint
 
     def lost(self, seen: Observation) -> str | None:
-        """Why what a run printed may not be all; None if it is, or where no line shows it."""
+        """Return why the output of a run may be incomplete; None if it is complete, or if there is no sentinel."""
         if self.sentinel is None:
             return None
         missing = sentinel_missing(seen.stderr, self.sentinel)
-        # llama.cpp's tools write to stdout what their model says, which may be anything.
+        # llama.cpp's tools write the model's text to stdout, which may contain anything.
         if missing and not loses_output(self.name):
             return sentinel_missing(seen.stdout, self.sentinel)
         return missing
 
 
 def program_problem(name: str) -> str | None:
-    """Why a text is not the name of a program; None for one that is."""
+    """Return why a text is not the name of a program, None if it is."""
     if "/" in name or name in (".", ".."):
         return f"{name!r} is a path; a program is named as it is below the build's bin"
     return None
 
 
 def sentinel_of(program: str) -> str | None:
-    """The sentinel of a tool of llama.cpp; None for a program that is not known to have one."""
+    """Return the sentinel of a tool of llama.cpp, None if it has no known one."""
     return _OF_TOOLS.get(program)
 
 
 def loses_output(program: str) -> bool:
-    """Whether a program prints through llama.cpp's queue, so that a line that is not there may have been printed."""
+    """Return whether a program prints through llama.cpp's queue, so that a missing line may have been lost."""
     return program.startswith("llama-")

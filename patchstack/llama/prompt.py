@@ -20,7 +20,7 @@ _SETTINGS = {
     **dict.fromkeys(("-ngl", "--gpu-layers", "--n-gpu-layers"), "gpu_layers"),
     **dict.fromkeys(("-fa", "--flash-attn"), "flash_attention"),
 }
-"""Arguments that settings stand for."""
+"""Arguments that have settings."""
 _TAKEN = {
     "--no-perf": "takes away the line that shows that nothing was lost",
     "--log-disable": "takes away the line that shows that nothing was lost",
@@ -33,8 +33,8 @@ _TAKEN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompting:
-    """A prompt, and how it is put. The defaults are those of the notebook's canonical run. `models` are those that
-    `args` names beside `model`."""
+    """A prompt, and how it is run. The defaults are those of the notebook's canonical run. `models` are further models
+    named in `args`."""
 
     model: Model
     prompt: str
@@ -51,13 +51,13 @@ class Prompting:
     tries: int = TRIES
 
     def completion(self) -> Program:
-        """`llama-completion`, greedy. Never with `-no-cnv` unless `args` has it: a transcript belongs to its exact
-        arguments. `-fit off`: else sizes follow the memory that is free. `--perf` makes it print the sentinel."""
+        """`llama-completion`, greedy. `-no-cnv` is used only if `args` has it, because a transcript depends on the
+        exact arguments. `-fit off` keeps sizes independent of the free memory. `--perf` makes it print the sentinel."""
         sampling = ("--temp", "0", "--seed", str(self.seed), "-n", str(self.tokens), "-p", self.prompt)
         return self._program(COMPLETION, (*self._loading(self.context), *sampling, "-fit", "off", "--perf"))
 
     def server(self, slots: int) -> Program:
-        """`llama-server` with so many slots, each with the context of the completion."""
+        """Return `llama-server` with `slots` slots, each with the context of the completion."""
         return self._program(SERVER, (*self._loading(self.context * slots), "-np", str(slots), "-fit", "off"))
 
     def _loading(self, context: int) -> tuple[str, ...]:
@@ -77,13 +77,13 @@ class Prompting:
 
 
 def in_a_suite(setting: str) -> str:
-    """A setting as it is written in a suite."""
+    """Return a setting as it is written in a suite."""
     return f"{setting}:"
 
 
 def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_suite) -> list[tuple[str, str]]:
-    """What is wrong with the settings of a prompt: each with the key it is about. `named` is how a setting is written
-    where these are from."""
+    """Return the problems of a prompt's settings, each with its key. `named` returns how a setting is written in its
+    source."""
     found = []
     if not prompting.prompt.strip():
         found.append(("prompt", "the prompt is empty"))
@@ -103,7 +103,7 @@ def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_
         found.append(("tokens", f"{prompting.tokens} do not fit into a context of {prompting.context}"))
     found += [("env", problem) for name, _ in prompting.env if (problem := variable_problem(name))]
     if prompting.sentinel == NONE:
-        found.append(("sentinel", "none: a text that may be cut short is no transcript"))
+        found.append(("sentinel", "none: a text that may be cut short is not a transcript"))
     elif problem := pattern_problem(prompting.sentinel):
         found.append(("sentinel", problem))
     return found

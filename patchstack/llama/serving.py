@@ -1,4 +1,4 @@
-"""A llama-server as a program with the client beside it: arguments, the client's files, and what both leave."""
+"""Run a llama-server with the client: arguments, the client's files, and the results of both."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from patchstack.observe.sentinel import lines_of
 
 RECORD = "record.json.gz"
 URL = "http://{address}"
-"""The server's address, which is known when it listens."""
+"""The URL of the server. The address is known when it listens."""
 _CLIENT, _PLAN = "client.pyz", "plan.json"
 _REUSED = re.compile(r"graphs reused = +(\d+)")
 _NUMBER = re.compile(r"(\w+)=(\d+)(?= |$)")
 
 
 def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppable: bool = False) -> Beside:
-    """Return the client as the program beside a server. An API key is given to it as a variable and kept nowhere.
-    `stoppable`: Ctrl-C leaves a record of what came."""
+    """Return the client as the companion program of a server. It gets an API key as a variable, which is not stored.
+    With `stoppable`, Ctrl-C still leaves a record."""
     return Beside(
         what="measure",
         args=("-I", "-S", f"{{here}}/{_CLIENT}", f"{{here}}/{_PLAN}", f"{{here}}/{RECORD}"),
@@ -35,7 +35,7 @@ def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppa
 
 
 def server_arguments(model: str, streams: int, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of a llama-server for so many streams at once. Those of the user come last."""
+    """Return the arguments of a llama-server for `streams` parallel streams. Those of the user come last."""
     own = ["-m", f"{{model:{model}}}", "--metrics", "--no-webui"]
     if not any(text.partition("=")[0] in ("-np", "--parallel") for text in more):
         own += ["-np", str(min(streams, 256))]
@@ -43,7 +43,7 @@ def server_arguments(model: str, streams: int, more: Sequence[str]) -> tuple[str
 
 
 def record_of(seen: Observation) -> bytes | str:
-    """Return the client's record of a run, or in words why there is none."""
+    """Return the client's record of a run, or a message why there is none."""
     content = seen.files.get(RECORD)
     if content:
         return content
@@ -63,7 +63,7 @@ def record_of(seen: Observation) -> bytes | str:
 
 
 def trace_of(stderr: bytes) -> Mapping[str, float] | None:
-    """Return the totals of the admission trace that a server printed at its end; None if it printed none."""
+    """Return the totals of the admission trace that a server printed at exit, None if it printed none."""
     for line in reversed(list(lines_of(stderr))):
         for marks in (SERVING, ADMISSION):
             at = line.find(marks.summary) if marks.summary is not None else -1
@@ -74,7 +74,7 @@ def trace_of(stderr: bytes) -> Mapping[str, float] | None:
 
 
 def reused_graphs(stderr: bytes) -> int | None:
-    """Return how many graphs a server reused, as it said last; None if it did not say."""
+    """Return how many graphs a server reused, by its last report; None if it printed none."""
     found = [int(match[1]) for line in lines_of(stderr) if (match := _REUSED.search(line))]
     return found[-1] if found else None
 

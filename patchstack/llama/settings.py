@@ -1,4 +1,4 @@
-"""Settings that several kinds have, and what they make: a prompt to a model, or a program with arguments of its own."""
+"""Settings that several kinds share, for a prompt to a model or for a program with its own arguments."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ TRIES = Setting[int](
     name="tries", form=Whole(1, 20), default=5, metavar="N", help="How often a run that cannot be judged is tried."
 )
 LOADING = (CONTEXT, GPU_LAYERS, SEED, FLASH_ATTENTION, ARGS)
-"""How a model with a prompt is loaded."""
+"""The settings for loading a model with a prompt."""
 PROMPTING = (MODEL, PROMPT, TOKENS, *LOADING, ENV, SENTINEL, SECONDS, TRIES)
-"""All that `prompting_of` reads. A kind without one of them has its default."""
+"""All settings that `prompting_of` reads. A kind without one of them uses its default."""
 
 PROGRAM = Setting[str](
     name="program",
@@ -101,7 +101,7 @@ ITS_MODEL = Setting[Model](
     metavar="FILE",
     help="A model: {model:model} in --arg stands for its path.",
 )
-"""The model of a program with arguments of its own: in a suite, these name it."""
+"""The model of a program with its own arguments, which refer to it."""
 SWITCH = Setting[Environment](
     name="switch",
     form=Variables(),
@@ -115,7 +115,7 @@ MARGIN = Setting[float](
     form=Number(
         written="a difference in probability, from 0 up to 1",
         holds=lambda value: 0 <= value < 1,
-        problem="is no difference in probability: from 0 up to 1",
+        problem="is not a difference in probability: from 0 up to 1",
     ),
     default=0.0,
     metavar="P",
@@ -124,7 +124,8 @@ MARGIN = Setting[float](
 
 
 def prompting_of(values: Values) -> Prompting:
-    """The prompt that the settings of `PROMPTING` make; complaints about what does not go together go to the values."""
+    """Return the prompt for the settings of `PROMPTING`. Complaints about incompatible settings are added to the
+    values."""
     args = values[ARGS]
     prompting = Prompting(
         model=values[MODEL],
@@ -146,8 +147,7 @@ def prompting_of(values: Values) -> Prompting:
 
 
 def program_of(values: Values) -> Program:
-    """The program with arguments of its own that `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and
-    `TRIES` make."""
+    """Return the program for the settings `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and `TRIES`."""
     args, model, sentinel = values[ARGS], values[ITS_MODEL], values[SENTINEL]
     return Program(
         name=values[PROGRAM],

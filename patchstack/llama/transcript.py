@@ -1,4 +1,4 @@
-"""Transcripts: what a model wrote, as bytes; their digests, and where two of them part."""
+"""Transcripts: a model's output as bytes, their digests, and the first difference of two."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BLANK = (b"", b"\n", b"\n\n", b"\n\n\n", b" ", b"\r\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Where two texts part. `position` counts characters from 0; `expected` and `actual` are what stands around it
-    there, `before` what both have just before."""
+    """The first difference of two texts. `position` counts characters from 0; `expected` and `actual` are the texts
+    from there on, `before` is the common text just before."""
 
     position: int
     before: str
@@ -29,24 +29,24 @@ class Difference:
 
 
 def digest_like(text: bytes, reference: str) -> str:
-    """The digest of a transcript, of the kind that a reference is: MD5 (32 digits) or SHA-256 (64)."""
+    """Return the digest of a transcript, of the same kind as a reference: MD5 (32 digits) or SHA-256 (64)."""
     return sha256_of(text) if len(reference) == 64 else md5_of(text)
 
 
 def md5_of(text: bytes) -> str:
-    """MD5 in hex, as `md5sum` prints it: the notebook's references are that."""
+    """Return the MD5 in hex, as `md5sum` prints it. The notebook's references have this form."""
     return hashlib.md5(text, usedforsecurity=False).hexdigest()
 
 
 def sha256_of(text: bytes) -> str:
-    """SHA-256 in hex."""
+    """Return the SHA-256 in hex."""
     return hashlib.sha256(text).hexdigest()
 
 
 def reference_problem(reference: str) -> str | None:
-    """What is wrong with a reference digest; None if nothing is."""
+    """Return what is wrong with a reference digest, None if it is valid."""
     if not _DIGEST.match(reference):
-        return f"{reference!r} is no digest: 32 (MD5) or 64 (SHA-256) lower-case hexadecimal digits"
+        return f"{reference!r} is not a digest: 32 (MD5) or 64 (SHA-256) lower-case hexadecimal digits"
     if any(reference in (md5_of(blank), sha256_of(blank)) for blank in _BLANK):
         return f"{reference} is the digest of nothing: the run that it was taken from lost its output"
     return None
@@ -68,7 +68,7 @@ def difference(expected: bytes, actual: bytes) -> Difference | None:
 
 
 def as_text(transcript: bytes, limit: int = 8192) -> str | None:
-    """A transcript as text, where it is one and not longer than `limit` bytes."""
+    """Return a transcript as text, None if it is not text or longer than `limit` bytes."""
     if len(transcript) > limit:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The client that measures a server from beside it. Standard library alone: it runs as one zipapp anywhere.
-
-It sends requests at planned times, stamps what comes, and reads it afterwards. It draws no verdicts.
+"""The client that measures a server on the same machine. It uses only the standard library and runs as one zipapp. It
+sends requests at planned times, records the time of every piece, and parses the answers afterwards. It gives no
+verdicts.
 """

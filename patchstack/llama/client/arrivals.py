@@ -1,4 +1,4 @@
-"""When requests are sent: closed loop, open loop, burst, staggered, or times of a file. Decides only."""
+"""Plan when requests are sent: closed loop, open loop, burst, staggered, or times from a file. Sends nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ CLOSED, POISSON, CONSTANT, BURST, STAGGERED, FILE = "closed", "poisson", "consta
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The plan of a run. `planned` has the second of each request from the start, None for one that is sent when
-    another ends. `most` is how many may be in flight, 0 for any number."""
+    """The plan of a run. `planned` has the start time of each request in seconds, None for one that is sent when
+    another ends. `most` is the limit of requests in flight, 0 for none."""
 
     planned: tuple[float | None, ...]
     most: int
@@ -27,10 +27,10 @@ def arrivals(
     seed: int = 0,
     times: tuple[float, ...] = (),
 ) -> Arrivals:
-    """Return the plan of so many requests.
+    """Return the plan of `requests` requests.
 
     `closed`: `concurrency` in flight, the next is sent when one ends. `staggered`: the same, the first ones `stagger`
-    seconds apart. `burst`: all at once. `poisson` and `constant`: `rate` requests a second, whatever the server does;
+    seconds apart. `burst`: all at once. `poisson` and `constant`: `rate` requests a second, independent of the server;
     `concurrency` then is a cap, 0 for none. `file`: at `times`. Raises `ValueError`.
     """
     if requests < 1:

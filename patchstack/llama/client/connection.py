@@ -1,4 +1,4 @@
-"""One request on one connection: sent, stamped piece by piece, and not read before the run is over."""
+"""Send one request on one connection and record the time of every piece. The pieces are parsed after the run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from time import monotonic_ns
 from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 
 MOST_BYTES = 256 << 20
-"""Of one answer. A server that sends more is cut off."""
+"""The largest answer in bytes. The connection is closed beyond it."""
 _END = b"\r\n\r\n"
 _PIECE = 16 << 10
-"""asyncio asks for 256 KiB a read, and that memory costs more than all else of a chunk."""
+"""The read size in bytes. asyncio's 256 KiB would cost more than all other work on a chunk."""
 
 
 class Exchange(asyncio.Protocol):
@@ -112,7 +112,7 @@ class Exchange(asyncio.Protocol):
 
 
 async def connect(exchange: Exchange, address: tuple[str, int], secure: ssl.SSLContext | None, name: str) -> None:
-    """Open the connection of an exchange. One that cannot be opened fails; nothing is raised."""
+    """Open the connection of an exchange. If it cannot be opened, the exchange fails. Does not raise."""
     loop = asyncio.get_running_loop()
     try:
         await loop.create_connection(

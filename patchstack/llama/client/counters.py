@@ -1,4 +1,4 @@
-"""The counters of a server, as `/metrics` tells them (Prometheus text format): llama-server's and vLLM's."""
+"""Read the counters of llama-server and vLLM from `/metrics` (Prometheus text format)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES = {
 
 
 def read_counters(text: str) -> tuple[str, dict[str, float]]:
-    """Return which server it is and its counters, summed over labels; an empty name for one that is not known.
+    """Return the kind of server and its counters, summed over labels. The name is empty for an unknown server.
 
     `prompt` and `generated` are tokens, `busy` and `waiting` requests.
     """
@@ -50,5 +50,5 @@ def read_counters(text: str) -> tuple[str, dict[str, float]]:
 
 
 def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return by how much counters grew; gauges are left out."""
+    """Return the increase of each counter. Gauges are omitted."""
     return {name: after[name] - before[name] for name in before if name in after and name not in ("busy", "waiting")}

@@ -1,4 +1,4 @@
-"""Server-sent events, read from pieces of any size (WHATWG HTML, section 9.2)."""
+"""Read server-sent events from pieces of any size (WHATWG HTML, section 9.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MOST_LINE = 4 << 20
 
 
 class BadStream(ValueError):
-    """A stream that cannot be one of events. The text says why."""
+    """The data is not a stream of events. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """Take the next piece, and return the events that it completes. Raises `BadStream`."""
-        if self._after_cr and data:  # a LF after the CR that ended a line belongs to it
+        if self._after_cr and data:  # a LF after a CR belongs to the same line end
             self._after_cr = False
             data = data[1:] if data[:1] == b"\n" else data
         if self._is_one_event(data):
@@ -68,7 +68,7 @@ class EventReader:
         return found
 
     def _is_one_event(self, data: bytes) -> bool:
-        """Whether a piece is one event of one line of data, and nothing came before: nearly every piece is."""
+        """Return whether a piece is exactly one event with one line of data, as nearly every piece is."""
         return (
             data[:6] == b"data: "
             and data[-2:] == b"\n\n"

@@ -1,4 +1,4 @@
-"""A run: the server is waited for, prompts are made, requests are sent as planned, and all that came is recorded."""
+"""Run a plan: wait for the server, make prompts, send requests at the planned times, and record all answers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, req
 from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
 
 SETTLE = 5.0
-"""Seconds that counters may take until they have what was made."""
+"""The most seconds to wait until the server's counters include the run."""
 _SPARE = 64
-"""Descriptors beside those of connections."""
+"""File descriptors that are needed in addition to connections."""
 Say = Callable[[str], None]
 
 
@@ -97,7 +97,7 @@ class Client:
     # The server
 
     async def _ready(self) -> None:
-        """Wait until the server answers its health. One that has no such path is ready if it answers at all."""
+        """Wait until the server's health check succeeds. A server without that path is ready when it answers."""
         deadline = monotonic_ns() + round(self.plan.ready * 1e9)
         while True:
             reply = await self._ask("GET", "/health", timeout=5.0)
@@ -140,7 +140,8 @@ class Client:
     async def _settled(
         self, before: tuple[str, dict[str, float]] | None, rows: list[dict[str, Any]]
     ) -> tuple[tuple[str, dict[str, float]] | None, float]:
-        """The counters once they have what the client counted, or after `SETTLE` seconds: servers may write late."""
+        """Return the counters when they include what the client counted, or after `SETTLE` seconds: servers may update
+        late."""
         if before is None:
             return None, 0.0
         wanted = sum(row["tokens"] or 0 for row in rows)
@@ -165,7 +166,7 @@ class Client:
         return self._door.wire("POST", self.target.path, body, accept="text/event-stream")
 
     def _row(self, row: _Row, run: _Run) -> dict[str, Any]:
-        """What came of a request, with times in ns since the run began."""
+        """Return the record of a request, with times in ns since the run began."""
         exchange = row.exchange
         found: dict[str, Any] = {
             "number": row.number,
@@ -197,7 +198,7 @@ class Client:
         }
 
     def _hidden(self, words: str) -> str:
-        """Words of a server without the key, which it may repeat."""
+        """Return a server's message with the API key removed."""
         return words.replace(self._key, "***") if self._key else words
 
 
@@ -212,7 +213,7 @@ _NOTHING: dict[str, Any] = {
 
 
 class _Row:
-    """A request of the run: its number, when it was planned in ns (None: when another ends), and its exchange."""
+    """A request of the run: its number, its planned time in ns (None: when another ends), and its exchange."""
 
     __slots__ = ("exchange", "number", "planned", "timer")
 
@@ -224,7 +225,8 @@ class _Row:
 
 
 class _Run:
-    """Sends requests as planned. All times count from `zero`, of the monotonic clock: the wall clock may jump."""
+    """Sends requests as planned. All times are relative to `zero` on the monotonic clock, because the wall clock may
+    jump."""
 
     def __init__(
         self,
@@ -238,7 +240,7 @@ class _Run:
         self._requests, self._most, self._plan = requests, most, plan
         self._door = door
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
-        self._waiting: list[_Row] = []  # due, and over the cap
+        self._waiting: list[_Row] = []  # due, but over the cap
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
@@ -312,7 +314,7 @@ class _Run:
             self._send(self._later.pop())
 
     def _stop(self) -> None:
-        """End here: what came is kept."""
+        """Stop the run. Received data is kept."""
         if self._over.done():
             return
         self.interrupted = True

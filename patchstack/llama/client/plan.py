@@ -1,4 +1,4 @@
-"""What the client is told: the file that it starts from. The record that it writes is in `record`."""
+"""The plan of a run: the file that the client reads. Module `record` has the file that it writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """The path that requests go to."""
+        """The path for requests."""
         return self.prefix + (CHAT if self.chat else COMPLETIONS)
 
     @property
@@ -71,10 +71,10 @@ def target_of(url: str, *, chat: bool = False) -> Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run. `prompt_tokens` and `max_tokens` are of each request in turn, or one number for all. `arrivals` is a kind
-    of `arrivals`. `prefix` is the length of a start that all prompts share. `prompts` is `ids`, `text` or `auto`.
-    `timeout` is the most seconds of a request, `ready` those until the server answers. `chunk_counts`: the server is
-    asked to say with every chunk how many tokens it made. `counters`: it is asked for them before and after."""
+    """A run. `prompt_tokens` and `max_tokens` have a number for each request, or one for all. `arrivals` is one of the
+    kinds in module `arrivals`. `prefix` is the length of a prefix that all prompts share. `prompts` is `ids`, `text` or
+    `auto`. `timeout` is the limit of a request in seconds, `ready` that until the server answers. `chunk_counts`
+    requests the number of tokens in every chunk. `counters` reads the server's counters before and after."""
 
     url: str
     chat: bool
@@ -102,7 +102,7 @@ class Plan:
         return self.prompt_tokens[number % len(self.prompt_tokens)]
 
     def most_of(self, number: int) -> int:
-        """Return how many tokens a request asks for."""
+        """Return how many tokens a request may generate."""
         return self.max_tokens[number % len(self.max_tokens)]
 
     def text(self) -> str:
@@ -111,7 +111,7 @@ class Plan:
 
 
 def read_plan(text: str) -> Plan:
-    """Return the plan of a file. Raises `ValueError` for one that is none."""
+    """Return the plan in a file's text. Raises `ValueError` if it is not a plan."""
     found: dict[str, Any] = json.loads(text)
     for name in ("times", "prompt_tokens", "max_tokens"):
         found[name] = tuple(found[name])

@@ -1,4 +1,4 @@
-"""Prompts of exact token counts: token ids where the server takes them, else text that its `/tokenize` counts."""
+"""Make prompts with exact token counts: token ids if the server accepts them, else text that its `/tokenize` counts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from patchstack.llama.client.answers import error_words
 from patchstack.llama.client.plan import Plan
 
 Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
-"""Sends method, path and a JSON body (None: none), and gives status and body. Status 0: no answer."""
+"""Sends method, path and a JSON body (or None), and returns status and body. Status 0 means no answer."""
 
 BY_CHANCE = 4
-"""Random prompts may share so many first tokens with prompts of an earlier run."""
+"""The number of first tokens that random prompts may share with an earlier run by chance."""
 _TRIES = 80
 _WORDS = """
 time year people way day man thing woman life child world school state family student group country problem
@@ -32,17 +32,17 @@ drug show leader light voice wife whole police mind finally pull return free mil
 decision explain son hope even develop
 """.split()  # noqa: SIM905  (a list of 170 lines)
 _PLAIN = range(100, 228)
-"""Ids that every vocabulary has, for a server that does not tokenize."""
+"""Token ids that every vocabulary has, for a server that does not tokenize."""
 
 
 class NoPrompt(ValueError):
-    """Prompts cannot be made. The text says why."""
+    """Prompts cannot be made. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a run, as they go into requests. `form` is `ids` or `text`; `shared` is the largest number of
-    first tokens that two of them share, None if it is not known."""
+    """The prompts of a run, in the form for requests. `form` is `ids` or `text`; `shared` is the largest number of
+    first tokens that two of them share, None if unknown."""
 
     values: list[Any]
     form: str
@@ -82,7 +82,8 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
 
 
 async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
-    """The start that all texts share: of the planned number of tokens, or of the next larger one that words make."""
+    """Return the shared prefix of all texts, with the planned number of tokens, or the next larger one that whole words
+    give."""
     text = ""
     while plan.prefix:
         text += f"{chance.choice(_WORDS)} "
@@ -93,7 +94,8 @@ async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
 
 
 async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, list[int]]:
-    """A text of exactly so many tokens, the template counted, with its ids (empty: the server told the count alone)."""
+    """Return a text of exactly the planned number of tokens, including the template, with its ids (empty if the server
+    reports only the count)."""
     wanted = plan.prompt_of(number)
     chance = random.Random(f"prompt {plan.seed} {number}")  # noqa: S311
     text = start + " ".join(chance.choice(_WORDS) for _ in range(max(1, wanted // 2)))
@@ -123,7 +125,7 @@ async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, 
 
 
 async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | None:
-    """How many tokens a text has as the server takes it in a request, with their ids; None if it does not tell."""
+    """Return how many tokens a text has in a request, with their ids; None if the server does not report it."""
     if not plan.chat:
         ids = await _tokenized(plan, ask, text, special=True)
         return (len(ids), ids) if ids is not None else None
@@ -139,7 +141,8 @@ async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | N
 
 
 async def _tokenized(plan: Plan, ask: Ask, text: str, *, special: bool) -> list[int] | None:
-    """The ids of a text; None if the server does not tokenize. One body serves llama-server and vLLM."""
+    """Return the ids of a text, None if the server does not tokenize. The same body works with llama-server and
+    vLLM."""
     body = {"model": plan.model, "content": text, "prompt": text, "parse_special": True}
     body |= {"add_special": special, "add_special_tokens": special}
     found = _ids_of(*await ask("POST", "/tokenize", body))
@@ -190,7 +193,7 @@ def request_body(plan: Plan, prompt: Any, number: int) -> bytes:
 
 
 def words_of(status: int, body: bytes) -> str:
-    """Return a server's refusal in words."""
+    """Return a server's refusal as a message."""
     document = _json(body)
     return f"{status}: {error_words(document) if document else body[:80].decode('utf-8', 'replace')}"
 

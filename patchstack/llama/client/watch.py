@@ -1,4 +1,4 @@
-"""The client watches itself: how late its loop is, how much CPU it takes, how many descriptors it holds."""
+"""Measure the client itself: the lag of its loop, its CPU time, and its open descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EACH = 0.005
 _EACH_NS = round(EACH * 1e9)
 _MOST_MISSED = 100_000
 _ROUNDED = 0.001
-"""epoll waits whole milliseconds, rounded up: so much of a delay is nobody's fault."""
+"""epoll rounds waits up to whole milliseconds, so this part of a delay, in seconds, is not counted."""
 
 
 class SelfWatch:
@@ -44,12 +44,12 @@ class SelfWatch:
         self._next()
 
     def stop(self) -> None:
-        """End; the last part of a second is left out."""
+        """Stop. The last incomplete second is not counted."""
         if self._handle is not None:
             self._handle.cancel()
 
     def document(self) -> dict[str, object]:
-        """Return what was seen: delays in ms, CPU in seconds and as shares of a core."""
+        """Return the measurements: delays in ms, CPU in seconds and as shares of a core."""
         late = sorted(self.late)
         wall = time.monotonic() - self._wall_began
         cpu = time.process_time() - self._cpu_began
@@ -93,7 +93,7 @@ def raise_descriptors(wanted: int) -> tuple[int, int]:
 
 
 def open_descriptors() -> int:
-    """Return how many files are open; 0 if that cannot be told."""
+    """Return how many files are open, 0 if unknown."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -101,7 +101,7 @@ def open_descriptors() -> int:
 
 
 def _run_queue() -> int:
-    """How long this process was ready and had no core, in ns; 0 if the kernel does not tell."""
+    """Return how long this process was runnable without a core, in ns; 0 if the kernel does not report it."""
     try:
         with open("/proc/self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])

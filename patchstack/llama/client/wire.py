@@ -1,4 +1,4 @@
-"""HTTP/1.1 answers, read from pieces of any size (RFC 9112): chunked, by length, or to the close."""
+"""Read HTTP/1.1 answers from pieces of any size (RFC 9112): chunked, by length, or until the connection closes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH
 
 
 class BadAnswer(ValueError):
-    """Bytes that are not an HTTP answer, or one that breaks off. The text says why."""
+    """The bytes are not a complete HTTP answer. The message says why."""
 
 
 class Framing(Enum):
-    """How the end of a body is told."""
+    """How the end of a body is found."""
 
     CHUNKED = "chunked"
     LENGTH = "length"
@@ -23,8 +23,8 @@ class Framing(Enum):
 
 
 class AnswerReader:
-    """Reads one answer. `status` is 0 until the head is whole; `headers` have lower-case names, repeated ones joined by
-    a comma; `done` says that the body is whole. Interim answers (1xx) are skipped."""
+    """Reads one answer. `status` is 0 until the head is complete; `headers` have lower-case names, repeated ones joined
+    by a comma; `done` is whether the body is complete. Interim answers (1xx) are skipped."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -37,9 +37,8 @@ class AnswerReader:
         self._trailing = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next piece, and return the part of the body in it. Raises `BadAnswer`.
-
-        What comes after the end is ignored: the connection is used once.
+        """Read the next piece, and return its part of the body. Raises `BadAnswer`. Data after the end is ignored,
+        because each connection is used only once.
         """
         if self.done:
             return b""
@@ -59,11 +58,11 @@ class AnswerReader:
         return found
 
     def left(self) -> int:
-        """Return how many bytes of a body by length are still to come."""
+        """Return how many bytes of a body with a length are still missing."""
         return self._left
 
     def close(self) -> None:
-        """Take the end of the connection. Raises `BadAnswer` if the answer is not whole."""
+        """Handle the end of the connection. Raises `BadAnswer` if the answer is not complete."""
         if self.done:
             return
         if not self.status:
@@ -78,7 +77,7 @@ class AnswerReader:
         return found
 
     def _head(self) -> bool:
-        """Read heads until one is final; whether it is here."""
+        """Read heads until one is final. Return whether it is complete."""
         while True:
             end = _end_of_head(self._held)
             if end is None:
@@ -161,7 +160,7 @@ class AnswerReader:
 
 
 def _one_chunk(data: bytes) -> bytes | None:
-    """The content of a piece that is one chunk and no more, as nearly every piece is; None for any other."""
+    """Return the content of a piece that is exactly one chunk, as nearly every piece is; None for any other."""
     line = data.find(b"\r\n", 0, 10)
     size = data[:line]
     if line < 1 or not _HEX.issuperset(size) or data[-2:] != b"\r\n":
@@ -171,7 +170,7 @@ def _one_chunk(data: bytes) -> bytes | None:
 
 
 def _end_of_head(held: bytearray) -> int | None:
-    """Where the head ends: after an empty line. A lone LF ends a line as well (RFC 9112, 2.2)."""
+    """Return the end of the head, which is after an empty line. A lone LF ends a line too (RFC 9112, 2.2)."""
     ends = [at + len(mark) for mark in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (at := held.find(mark)) >= 0]
     return min(ends, default=None)
 

@@ -1,4 +1,4 @@
-"""The client as one file that a Python of 3.11 or newer runs. The same sources give the same bytes."""
+"""Build the client as one file for Python 3.11 or newer. The same sources give the same bytes."""
 
 from __future__ import annotations
 

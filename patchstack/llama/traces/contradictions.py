@@ -1,8 +1,9 @@
-"""What must hold between the figures of a log, and if it does not.
+"""Check the consistency of the figures of a log.
 
-A summary counts everything, records are bounded, and both come from the same calls. So sums have totals, counters have
-histograms, and the lines that were written have lines that exist. A contradiction is named with both values. What
-rests on it may not be used: the records, if some are lost or there twice; or a counter, if a histogram denies it.
+A summary counts everything, records are bounded, and both come from the same calls. So sums must match totals, counters
+must match histograms, and the reported number of lines must match the lines in the log. A contradiction is reported
+with both values. It makes figures unusable: the records, if some are lost or duplicated; or a counter, if it
+contradicts a histogram.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from patchstack.llama.traces.records import Histogram, Summary
 from patchstack.llama.traces.recount import Figures, recounted, summed
 
 RECORDS = "records"
-"""What rests on a contradiction, if that is everything that is counted from records. Else it is a key of a summary."""
+"""The value of `spoils` if a contradiction affects everything that is counted from records. Else it is a key of a
+summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheck:
-    """One check of one trace. `said` and `found` are both sides, in words and values; `holds` is None if the log does
-    not show it. `spoils` is what may not be used if it does not hold: `RECORDS`, or keys of the summary."""
+    """One check of one trace. `said` and `found` are the two sides as text; `holds` is None if the log does not show
+    it. `spoils` is what must not be used if it does not hold: `RECORDS`, or keys of the summary."""
 
     trace: str
     what: str
@@ -47,7 +49,7 @@ class LogCheck:
 
 
 def findings(reading: Reading) -> tuple[LogCheck, ...]:
-    """Return every check of a log, those that hold among them, in the order of the traces."""
+    """Return all checks of a log, including those that hold, in the order of the traces."""
     return tuple(_findings(reading))
 
 
@@ -206,7 +208,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Whether a counter of the summary must come from records although none of those that exist count for it."""
+    """Return whether a counter of the summary must come from records although no existing record counts for it."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (
@@ -225,10 +227,10 @@ def _within(part: Histogram, whole: Histogram) -> bool:
 
 
 def _within_summary(summary: Summary) -> Iterator[LogCheck]:
-    """What one summary says of itself."""
+    """Yield the checks within one summary."""
     name, counters = summary.format.name, summary.counters
     if "other" in counters:
-        return  # more keys than a summary holds: its parts are not all named
+        return  # the summary has more parts than it can list
     total = counters["lines"] + counters["dropped"]
     routes = summary.format.routes
     if routes and name != CUDA_GRAPH.name:
@@ -278,7 +280,8 @@ def _within_summary(summary: Summary) -> Iterator[LogCheck]:
 
 
 def _histograms(summary: Summary) -> Iterator[LogCheck]:
-    """A histogram has as many values as there were calls, and their sum lies within its edges."""
+    """Yield the checks that a histogram has as many values as calls, and that their sum is within the limits of its
+    buckets."""
     name, counters = summary.format.name, summary.counters
     for key, histogram in summary.histograms.items():
         route, _, field = key.rpartition(".")
@@ -325,12 +328,11 @@ def _sum(summary: Summary, whole: str, parts: list[str]) -> LogCheck:
 
 
 def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram], *, speculation: bool) -> range | None:
-    """Return how many steps can have held decode tokens alone, by the histograms of a summary, whatever its counter
-    says; None if it has no histograms.
+    """Return the possible numbers of steps with only decode tokens, by the histograms of a summary and without its
+    counter; None if it has no histograms.
 
-    Of the steps without prompt tokens, all but those without decode tokens are such steps. And where as many slots
-    decode as there were ever prompts started, none is left whose prompt could be read (without speculation, which
-    gives a slot more tokens than one).
+    Steps without prompt tokens are such steps, unless they have no decode tokens either. And if as many slots decode as
+    prompts were ever started, no prompt is left to be read (unless speculation gives a slot several tokens).
     """
     prompt, decode = histograms.get("prompt_hist"), histograms.get("decode_hist")
     if prompt is None or decode is None:
@@ -343,7 +345,7 @@ def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram]
 
 
 def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
-    """The counter of steps with decode tokens alone, against what the histograms allow."""
+    """Yield the check of the counter of decode-only steps against the limits from the histograms."""
     name, counters = summary.format.name, summary.counters
     said = counters.get("decode_only_steps")
     possible = decode_only(counters, summary.histograms, speculation=speculation)
@@ -363,7 +365,7 @@ def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
 
 
 def _admission(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
-    """The notebook's summary of a server's steps."""
+    """Yield the checks of the notebook's summary of a server's steps."""
     counters = summary.counters
     yield from _histograms(summary)
     yield from _decode_only(summary, speculation=speculation)
@@ -372,7 +374,7 @@ def _admission(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
 
 
 def _steps(trace: Trace) -> Iterator[LogCheck]:
-    """Steps are numbered from 1, without a gap, in each process."""
+    """Yield the check that steps are numbered from 1 without gaps in each process."""
     steps = trace.steps
     if steps is None:
         return
@@ -382,7 +384,7 @@ def _steps(trace: Trace) -> Iterator[LogCheck]:
     else:
         lengths, known = [steps.count], True
     if not known:
-        return  # said already: lines against the summary
+        return  # already reported by the check of lines against the summary
     total = sum(n * (n + 1) // 2 for n in lengths)
     squares = sum(n * (n + 1) * (2 * n + 1) // 6 for n in lengths)
     holds = (total, squares) == (steps.total, steps.squares)
@@ -422,7 +424,7 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
             spoils=(RECORDS, "cells"),
             most=not complete,
         )
-    # `place` counts ubatches, and each stream of one has a record: so only the others are as many as their records.
+    # `place` counts ubatches, each with a record for every stream, so only the other counts equal their records.
     for event in ("defrag", "fallback", "full", "desync"):
         if event in said.counters:
             yield _finding(
@@ -436,7 +438,7 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
 
 
 def _within_records(trace: Trace) -> Iterator[LogCheck]:
-    """What each record says of itself: a value that follows from others of it."""
+    """Yield the checks within records, for values that follow from other values."""
     rules = _RULES.get(trace.name)
     if rules is None:
         return

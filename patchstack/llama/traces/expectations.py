@@ -1,10 +1,10 @@
-"""Expectations of a log: `route=mmq type=nvfp4 >= 1000`, answered by counts and not by a pattern over lines.
+"""Check expectations of a log, such as `route=mmq type=nvfp4 >= 1000`, by counts instead of patterns over lines.
 
     [trace=NAME] key=value … [>= N]
 
-counts the records whose values are those. A value may hold `*`; a type may be a name or a number. The comparison may
-also be `<=`, `==`, `>` or `<`; without one it is `>= 1`. If the trace was bounded, its records are the first ones: what
-they show is a lower limit, and a question about one route is answered by the summary, which counts all.
+counts the records with these values. A value may contain `*`; a type may be a name or a number. The comparison may also
+be `<=`, `==`, `>` or `<`; the default is `>= 1`. A bounded trace has only the first records, so their count is a lower
+limit. For a single route the summary is used, which counts all calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """`terms` are keys with the pattern of their value; `trace` is the name of the trace, None if any will do."""
+    """`terms` are keys with the patterns of their values; `trace` is the name of the trace, None for any."""
 
     text: str
     trace: str | None
@@ -46,14 +46,14 @@ class Expectation:
     number: int
 
     def holds(self, count: int) -> bool:
-        """Whether that count is as expected."""
+        """Return whether that count is as expected."""
         return _SIGNS[self.sign](count, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a log says of an expectation. `holds` is None if it does not show it, and `why` says why or how. `count` is
-    what was counted; `of` is where: `records` or `summary`."""
+    """The result of an expectation. `holds` is None if the log does not show it; `why` explains the result. `count` is
+    the count; `of` is its source: `records` or `summary`."""
 
     expectation: Expectation
     holds: bool | None
@@ -62,29 +62,29 @@ class Answer:
 
 
 def read_expectation(text: str) -> Expectation:
-    """Return the expectation that a text says. Raises `UsageError`."""
+    """Parse an expectation. Raises `UsageError`."""
     if len(text) > _LONGEST:
         raise ExpectationUnusable(f"the expectation has more than {_LONGEST} characters: {text[:40]!r}…", hint=_HINT)
     found = _SHAPE.match(text.strip())
     if found is None:
-        raise ExpectationUnusable(f"{text!r} is no expectation", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is not an expectation", hint=_HINT)
     terms: list[tuple[str, str]] = []
     trace = None
     for word in found["terms"].split():
         key, equals, value = word.partition("=")
         if not equals or not key or not value or any(sign in word for sign in "<>"):
-            raise ExpectationUnusable(f"{text!r} is no expectation: {word!r} is not key=value", hint=_HINT)
+            raise ExpectationUnusable(f"{text!r} is not an expectation: {word!r} is not key=value", hint=_HINT)
         if key in (name for name, _ in terms) or (key == "trace" and trace is not None):
-            raise ExpectationUnusable(f"{text!r} is no expectation: {key} is there twice", hint=_HINT)
+            raise ExpectationUnusable(f"{text!r} is not an expectation: {key} is there twice", hint=_HINT)
         if key == "trace":
             trace = _named(value, text)
         else:
             terms.append((key, _pattern(key, value)))
     if not terms:
-        raise ExpectationUnusable(f"{text!r} is no expectation: it names no key=value", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is not an expectation: it names no key=value", hint=_HINT)
     number = (found["number"] or "1").replace(",", "").replace("_", "")
     if not number.isdigit():
-        raise ExpectationUnusable(f"{text!r} is no expectation: {found['number']!r} is no number", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is not an expectation: {found['number']!r} is not a number", hint=_HINT)
     sign = found["sign"] or ">="
     if (sign, int(number)) == (">=", 0) or (sign, int(number)) == ("<", 0):
         raise ExpectationUnusable(f"{text!r} cannot be decided by a count: {sign} 0 is always the same", hint=_HINT)
@@ -106,7 +106,7 @@ def _pattern(key: str, value: str) -> str:
 
 
 def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogCheck]) -> Answer:
-    """Return what a log says of an expectation. Raises `UsageError` if it could mean two of the log's traces."""
+    """Return the result of an expectation for a log. Raises `UsageError` if it matches two of the log's traces."""
     named = [one for one in reading.traces if expectation.trace in (None, one.name)]
     keys = [key for key, _ in expectation.terms]
     able = [one for one in named if all(key in _keys_of(one) for key in keys)]
@@ -121,7 +121,7 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
         return Answer(
             expectation=expectation, holds=None, count=None, why=f"the log has no records {what}: nothing was traced"
         )
-    # Several traces have such records: one that none of them matches is not meant.
+    # Several traces have such keys: exclude those without a matching record.
     counts = {one.name: (one, _count(one, expectation)) for one in able}
     matching = [name for name, (_, count) in counts.items() if count] or list(counts)
     if len(matching) > 1:
@@ -168,7 +168,7 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
     whole = _of_summary(expectation, trace, spoiled)
     if whole is not None:
         return told(expectation.holds(whole), whole, f"{whole:,} in all, by the summary of {trace.name}")
-    # More records can only raise the count.
+    # Missing records can only raise the count.
     if expectation.sign in (">=", ">") and expectation.holds(count):
         return told(True, count, f"{count:,} of the first {trace.records:,} records of {trace.name}")
     if expectation.sign in ("<=", "<") and not expectation.holds(count):
@@ -180,7 +180,7 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
 
 
 def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[LogCheck]) -> int | None:
-    """The count by the summary, which holds all calls: of a route, or of a type, alone."""
+    """Return the count from the summary, which includes all calls. Only for an expectation of one route or one type."""
     if not trace.summaries or len(expectation.terms) != 1:
         return None
     key, pattern = expectation.terms[0]

@@ -1,7 +1,7 @@
-"""The records that are known: their names in a log, the keys each has, and what a key is.
+"""The known records: their names in a log, and the keys of each with their types.
 
-Sources: docs/reference/traces.md and docs/reference/kv-paged.md for this series; the lines in the notebook of the fork
-that it follows for the others. A bracketed name of that fork which is not listed is read too, with the keys it has.
+Sources: docs/reference/traces.md and docs/reference/kv-paged.md for this series; for the others, the lines in the
+notebook of the fork that it follows. An unlisted bracketed name of that fork is read too, with its own keys.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ ROUTE_KEYS = frozenset(("route", "op", "kind", "event"))
 TYPE_KEYS = frozenset(("type", "type1", "src0_type", "src1_type", "dst_type"))
 TENSOR_KEYS = frozenset(("src0", "src1", "dst"))
 TEXT_KEYS = ROUTE_KEYS | TYPE_KEYS | TENSOR_KEYS | {"backend", "reason"}
-"""The keys whose value is not a number. What is left are whole numbers."""
+"""The keys whose value is not a number. All others are integers."""
 
 SIGNED_KEYS = frozenset(("spec_i_first", "spec_i_last", "seq"))
 
@@ -21,11 +21,11 @@ SIGNED_KEYS = frozenset(("spec_i_first", "spec_i_last", "seq"))
 class Format:
     """One kind of record.
 
-    `name` is how it is called here, `text` how its line begins and `summary` how its summary does. `keys` are those
-    that every record has; `by` are those that records are counted by (others are sequence numbers and positions).
-    `numbers` are further keys of all records but those that only give a reason. `tokens` is the key that says how many
-    tokens a call is for. `routes` are the counters of the summary that split all calls. `counted`: records are counted
-    beside the switch's limit, and the summary says `lines` and `dropped`.
+    `name` is its name here, `text` the beginning of its line and `summary` that of its summary. `keys` are those of
+    every record; `by` are those by which records are counted (others are sequence numbers and positions). `numbers` are
+    further keys, missing only in records that just give a reason. `tokens` is the key with the number of tokens of a
+    call. `routes` are the counters of the summary that add up to all calls. `counted` is whether records are counted
+    beyond the switch's limit, so that the summary has `lines` and `dropped`.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Format:
 
     @property
     def open(self) -> bool:
-        """Whether its keys are those of its first record: nothing is known of it but its name."""
+        """Whether its keys are taken from its first record, because only its name is known."""
         return not self.keys and self.summary is None
 
 
@@ -160,7 +160,7 @@ _TOKENS = ("ncols_max", "src1_ncols", "ne11", "ne1", "ne2")
 
 
 def tokens_key(kind: Format, keys: tuple[str, ...]) -> str | None:
-    """Return the key that says how many tokens a call is for; for a format that is not known, by its keys."""
+    """Return the key with the number of tokens of a call; for an unknown format it is found among its keys."""
     if kind.tokens is not None or not kind.open:
         return kind.tokens
     if "route" not in keys and "ncols_max" not in keys:

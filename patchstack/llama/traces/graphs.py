@@ -1,4 +1,4 @@
-"""Where one computed graph ends and the next begins in the records of a trace; tensor names with the layer folded."""
+"""Split the records of a trace into computed graphs, and replace layer numbers in tensor names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fold(found: re.Match[str]) -> str:
 
 
 def layer_of(*names: str) -> int | None:
-    """Return the layer that the first of the names with a layer says; None if none says any."""
+    """Return the layer of the first name that has one, None if none does."""
     for name in names:
         if found := _LAYER.search(name):
             return int(next(number for number in found.groups() if number is not None))
@@ -41,8 +41,8 @@ _LEAST_LENGTH = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graphs:
-    """`whole` graphs, of `calls` records each if all have as many (else None), and `cut` records after the last whole
-    one. `known` is False if the records do not show whether the last graph is whole."""
+    """The number of `whole` graphs, their `calls` (records) if equal for all (else None), and the `cut` records after
+    the last whole one. `known` is False if the records do not show whether the last graph is complete."""
 
     whole: int
     calls: int | None
@@ -55,7 +55,7 @@ UNKNOWN = Graphs(whole=0, calls=None, cut=0, known=False)
 
 @dataclass(slots=True)
 class NamedGraphs:
-    """Follows records that name their tensor. `current` are the names since the last graph began."""
+    """Splits records that name their tensor. `current` are the names of the current graph."""
 
     first: str | None = None
     layer: int = -1
@@ -65,7 +65,7 @@ class NamedGraphs:
     lost: bool = False
 
     def add(self, name: str, layer: int | None) -> None:
-        """Take the next record."""
+        """Read the next record."""
         if self.first is None:
             self.first = name
         elif self.current and (name == self.first or (layer is not None and layer < self.layer)):
@@ -90,9 +90,9 @@ class NamedGraphs:
         self.layer = -1
 
     def odd(self, *, alone: bool) -> int:
-        """How many graphs seem to hold a line twice, or one that was cut: a tensor occurs twice in them and in no other
-        graph; one has a name that begins like that of another graph; or, if no record is ever `alone` in its graph,
-        they are nothing but the first line of the others."""
+        """Return how many graphs seem to have a duplicate or cut line: a tensor occurs twice in them and in no other
+        graph; a name is the beginning of one in another graph; or they are only the first line of the others, unless
+        records may be `alone` in their graph."""
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
         longer = any(len(one) > 1 for one in shapes)
@@ -107,7 +107,8 @@ class NamedGraphs:
         return found
 
     def end(self) -> Graphs:
-        """Whether the last graph is whole: its names are those of one before it, or only begin like one."""
+        """Return the graphs. The last one is whole if its names are those of an earlier graph, and cut if they are only
+        the beginning of one."""
         last = tuple(self.current)
         lengths = {len(shape) for shape in self.shapes}
         if not self.shapes or self.lost or not last:
@@ -121,8 +122,8 @@ class NamedGraphs:
 
 
 def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two graphs differ in one name alone, of which the first has only the beginning. The numbers of nodes
-    differ between graphs as they are."""
+    """Return whether two graphs differ only in one name, which is cut in the first. Node numbers are ignored, because
+    they always differ."""
     if len(shape) != len(other):
         return False
     different = [(mine, theirs) for mine, theirs in zip(shape, other, strict=True) if mine != theirs]
@@ -134,7 +135,7 @@ def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class UnnamedGraphs:
-    """Follows records that only say for how many tokens they are: runs of calls for the same number."""
+    """Splits records that have only a number of tokens, by runs of calls with the same number."""
 
     tokens: int | None = None
     run: int = 0
@@ -143,7 +144,7 @@ class UnnamedGraphs:
     total: int = 0
 
     def add(self, tokens: int) -> None:
-        """Take the next record."""
+        """Read the next record."""
         if tokens != self.tokens:
             if self.run:
                 self.divisor = math.gcd(self.divisor, self.run)
@@ -153,7 +154,7 @@ class UnnamedGraphs:
         self.run += 1
 
     def end(self) -> Graphs:
-        """How many graphs there are, if enough runs show how long one is."""
+        """Return the graphs, if enough runs show the length of one."""
         if self.runs < _LEAST_RUNS or self.divisor < _LEAST_LENGTH:
             return UNKNOWN
         cut = self.run % self.divisor

@@ -1,4 +1,4 @@
-"""llama.cpp's own figures, added up line by line; values over time in bounded memory."""
+"""Add up llama.cpp's own figures line by line, and keep values over time in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LIMIT = 512
 
 @dataclass(slots=True)
 class Series:
-    """Sums of so many values each, in the order they came: `points` of `width` values. The last point may hold fewer:
-    `open` are those in it. The number of points stays between a half of `LIMIT` and `LIMIT`."""
+    """Values over time as `points`, each the sum of `width` values. The last point may have fewer: `open` is their
+    number. There are between `LIMIT` / 2 and `LIMIT` points."""
 
     columns: int
     width: int = 1
@@ -23,7 +23,7 @@ class Series:
     points: list[list[int]] = field(default_factory=list)
 
     def add(self, *values: int) -> None:
-        """Take the values of the next moment, one a column."""
+        """Add the next values, one for each column."""
         if not self.points or self.open == self.width:
             if len(self.points) == LIMIT:
                 pairs = zip(self.points[::2], self.points[1::2], strict=True)
@@ -37,16 +37,16 @@ class Series:
         self.open += 1
 
     def counts(self) -> list[int]:
-        """How many values each point holds."""
+        """Return how many values each point sums up."""
         return [self.width] * (len(self.points) - 1) + [self.open] if self.points else []
 
 
-_MOST = 1000  # names of devices, lines of a run, values of a setting
+_MOST = 1000  # the most names of devices, lines of a run, values of a setting
 _SHOWN = 20
 
 
 class LogFigures:
-    """Adds up lines of llama.cpp. `log` is what they come to."""
+    """Adds up lines of llama.cpp. `log` returns the result."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, bool], TimeSum] = {}
@@ -61,7 +61,7 @@ class LogFigures:
         self._settings: dict[str, dict[str, None]] = {}
 
     def add(self, line: LogLine) -> None:
-        """Take one line."""
+        """Read one line."""
         match line:
             case Time():
                 self._time(line)
@@ -126,7 +126,7 @@ class LogFigures:
             self._disagreeing.append(problem)
 
     def log(self) -> Log:
-        """What all lines come to."""
+        """Return the sum of all lines."""
         series = self._reused
         return Log(
             times=dict(self._times),
@@ -158,12 +158,13 @@ class LogFigures:
 
 
 def mean_length(rates: tuple[str, ...]) -> float:
-    """Return the mean length of what a verify step gives: the sampled token, and each drafted one with its rate."""
+    """Return the mean number of tokens from a verify step: the sampled token, plus each drafted one weighted by its
+    rate."""
     return float(1 + sum((Decimal(rate) for rate in rates), Decimal(0)))
 
 
 def acceptance_problems(line: Acceptance) -> list[str]:
-    """Return where the figures of one line contradict each other, beyond what rounding explains."""
+    """Return the contradictions between the figures of one line, beyond rounding."""
     problems = []
     if line.accepted > line.generated:
         problems.append(f"draft acceptance: {line.accepted} accepted of {line.generated} generated")
@@ -178,7 +179,7 @@ def acceptance_problems(line: Acceptance) -> list[str]:
         if line.mean is not None and line.rates:
             digits = len(line.mean.partition(".")[2])
             told = mean_length(line.rates)
-            # Each rate is rounded too.
+            # The rates are rounded too.
             if abs(told - float(line.mean)) > 0.51 * 10**-digits + 0.00051 * len(line.rates) + 1e-9:
                 problems.append(f"mean acceptance length: 1 + {' + '.join(line.rates)} is {told:g}, not {line.mean}")
     except (ValueError, ArithmeticError):

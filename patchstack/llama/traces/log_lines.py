@@ -1,4 +1,4 @@
-"""llama.cpp's own lines: times, reused graphs, acceptance of drafts, buffers, checkpoints of state, sizes.
+"""Read llama.cpp's own lines: times, reused graphs, acceptance of drafts, buffers, state checkpoints, sizes.
 
 Sources: `print_timings` and the checkpoints of `tools/server/server-context.cpp`, `common_perf_print` in
 `common/sampling.cpp`, `common_speculative_print_stats` in `common/speculative.cpp`, `llama_perf_context_print` and the
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 _REQUEST = re.compile(r"\bid +\d+ \| task -?\d+ \|")
-# Bounded repeats: no line, however long, takes more than one pass.
+# Repeats are bounded, so that even a long line takes only one pass.
 _NUMBER = r"(-?\d{1,15}(?:\.\d{1,9})?|-?nan|-?inf)"
 _RATES = r"[\d., ]{0,800}"
 _LINE = re.compile(
@@ -39,7 +39,7 @@ _LINE = re.compile(
         )
     )
 )
-# Looked for first: most lines hold none of these.
+# Searched first, because most lines contain none of these.
 _MARKS = re.compile(
     rb" time =|graphs reused =|draft acceptance =|#gen tokens =|buffer size =|context checkpoint|forcing full prompt"
     rb"|llama_context: n_|print_info: "
@@ -48,8 +48,8 @@ _MARKS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
-    """A time: `what` is `prompt eval`, `eval`, `total` or `load`; `of_request`: of one request, else of the run.
-    `tokens` is None for a line that has none; `per_token` (ms) and `per_second` are the line's own words."""
+    """A time: `what` is `prompt eval`, `eval`, `total` or `load`; `of_request` is whether it is of one request, else of
+    the run. `tokens` is None if missing; `per_token` (ms) and `per_second` are the line's own text."""
 
     what: str
     milliseconds: float
@@ -61,7 +61,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reused:
-    """Graphs of llama.cpp that were reused so far in this context."""
+    """The number of llama.cpp's graphs that were reused so far in this context."""
 
     count: int
     of_request: bool
@@ -69,8 +69,8 @@ class Reused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """Drafted tokens and those accepted. `ratio`, `mean` and `rates` are the line's own words, `mean` with the digits
-    that it printed. `of_request`: of one request, else of the whole run so far."""
+    """Drafted and accepted tokens. `ratio`, `mean` and `rates` are the line's own text, with its digits. `of_request`
+    is whether it is of one request, else of the whole run so far."""
 
     accepted: int
     generated: int
@@ -91,8 +91,8 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What became of a checkpoint of a slot's state: `created`, `restored`, `erased invalidated`, `erasing old`; or
-    `full`: the whole prompt is processed again."""
+    """An event of a checkpoint of a slot's state: `created`, `restored`, `erased invalidated`, `erasing old`; or `full`
+    if the whole prompt is processed again."""
 
     event: str
     mib: float | None = None
@@ -101,7 +101,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A size of the context or a word of the model: a part of what the workload is."""
+    """A size of the context or a property of the model, which is part of the workload."""
 
     name: str
     value: str
@@ -111,7 +111,7 @@ LogLine = Time | Reused | Acceptance | Buffer | Checkpoint | Setting
 
 
 def read_log_line(line: bytes) -> LogLine | None:
-    """Return what a plain line of llama.cpp says, None if it says nothing that is known."""
+    """Parse a plain line of llama.cpp, None if it is not a known one."""
     if _MARKS.search(line) is None:
         return None
     text = line.decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""Read a log as it comes, block by block, in bounded memory: equal lines are parsed once.
+"""Read a log block by block in bounded memory. Equal lines are parsed once.
 
-Traces repeat: a model of 40 layers prints the same few thousand lines millions of times. So a line is looked up first,
-and only one that was not seen lately is parsed. Whatever the log holds, the tables stay below their limits; what did
-not fit is counted and said.
+Traces repeat: a model of 40 layers prints the same few thousand lines millions of times. So each line is looked up
+first, and only parsed if it was not seen recently. The tables stay below their limits for any log; what does not fit is
+counted and reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Entry:
-    """A line that was parsed: what is counted for it."""
+    """The counts for a parsed line."""
 
     tally: _Tally
     cell: _Cell | None
@@ -59,7 +59,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Tally:
-    """All that is counted of one kind of record."""
+    """The counts of one kind of record."""
 
     format: Format
     keys: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class _Tally:
             self.recent.append(cell)
 
     def measure(self, record: Record) -> None:
-        """Take the numbers that records are not counted by."""
+        """Add the numbers of a record by which records are not counted."""
         values = record.values
         if self.format is SERVING:
             step = values["step"]
@@ -126,7 +126,7 @@ class _Tally:
                 self.last[place] = dict(values)
 
     def end_process(self, summary: Summary | None) -> None:
-        """Take a summary: it ends a process. None is the end of the log."""
+        """End a process with its summary, or with None at the end of the log."""
         if summary is not None:
             self.summaries.append(summary)
             if self.format.counted and summary.lines != self.since:
@@ -142,11 +142,11 @@ class _Tally:
         if follower is None:
             return
         if self.named is not None and not self.mixed:
-            # Of a graph that CUDA replays, only what another backend computes leaves a record.
+            # In a graph that CUDA replays, only parts computed by other backends leave a record.
             self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:
-            # All was written: what comes after the last whole graph was computed so.
+            # Nothing was dropped, so records after the last whole graph are a smaller graph.
             part = Graphs(whole=part.whole, calls=part.calls, cut=0, known=part.known and part.cut == 0)
         self.parts.append(part)
         if part.known and part.cut and part.cut <= len(self.recent):
@@ -155,7 +155,7 @@ class _Tally:
                 cell.left_out += 1
 
     def trace(self) -> Trace:
-        """What was counted."""
+        """Return the counts."""
         graphs = UNKNOWN if self.mixed and self.parts else joined(self.parts)
         cells = tuple(
             Cell(values, cell.calls + cell.left_out, 0) if self.mixed else Cell(values, cell.calls, cell.left_out)
@@ -188,14 +188,14 @@ class _Tally:
 
 
 class Reader:
-    """Reads a log block by block. `feed` takes bytes as they come, `next_file` ends one file, `reading` all."""
+    """Reads a log block by block. `feed` reads bytes, `next_file` ends one file, `reading` ends the log."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Entry | LogLine | None] = {}
         self._tallies: dict[str, _Tally] = {}
         self._figures = LogFigures()
         self._carry = b""
-        self._skipped = False  # the beginning of the line in `_carry` was let go
+        self._skipped = False  # the beginning of the line in `_carry` was discarded
         self._cells = 0
         self._lines = 0
         self._size = 0
@@ -239,7 +239,7 @@ class Reader:
         self._keep(carry)
 
     def _keep(self, carry: bytes) -> None:
-        """Keep the beginning of a line, and only its end where it grows too long."""
+        """Keep an incomplete line, but only its end if it becomes too long."""
         if len(carry) > MAX_LINE:
             cut = len(carry) - KEPT_TAIL
             self._torn += sum(found.start() < cut for found in records.names_in(carry))
@@ -248,7 +248,7 @@ class Reader:
         self._carry = carry
 
     def next_file(self) -> None:
-        """End a file. A last line without an end may be cut: it is not counted, and said."""
+        """End a file. A last line without a newline may be incomplete: it is not counted, but reported."""
         if self._carry or self._skipped:
             self._has_unended = True
             self._overlong += self._skipped
@@ -263,7 +263,7 @@ class Reader:
                 tally.end_process(None)
 
     def reading(self) -> Reading:
-        """What was found. Nothing may be fed after it."""
+        """Return the result. Do not call `feed` afterwards."""
         self.next_file()
         return Reading(
             traces=tuple(tally.trace() for tally in self._tallies.values()),
@@ -300,7 +300,7 @@ class Reader:
             return _Entry(tally, None, None, None, -1, found)
         if not tally.keys:
             tally.keys = tuple(found.values) if found.format.open else found.format.by
-        # Not the layer of a source: a later layer may read what an earlier one left.
+        # Not the layer of a source: a later layer may read an earlier one's output.
         names = [str(found.values[key]) for key in ("dst", "src0") if found.values.get(key, "-") != "-"][:1]
         tokens = found.values.get(tokens_key(found.format, tally.keys) or "", -1)
         return _Entry(
@@ -346,5 +346,5 @@ class Reader:
             tally.unreadable[found.why] = Problem(
                 found.why, 1 + (seen.count if seen else 0), seen.line if seen else self._lines
             )
-            # It was written all the same.
+            # It was still written.
             tally.since += tally.format.counted

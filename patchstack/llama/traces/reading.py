@@ -1,4 +1,4 @@
-"""What one pass over a log found: counts of records, summaries, and llama.cpp's own figures. Values alone."""
+"""The result of reading a log: counts of records, summaries, and llama.cpp's own figures. Only data types."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from patchstack.llama.traces.log_lines import Acceptance
 from patchstack.llama.traces.records import Summary, Value
 
 MORE = "(more)"
-"""Stands for every shape and tensor of the records that came after the table was full."""
+"""Replaces the shapes and tensors of records that came after the table was full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Equal records: their values, in the order of the trace's `keys`, and how many there are. Those of a graph that
-    the limit cut are in `left_out`, and not in `calls`."""
+    """Equal records: their values, in the order of the trace's `keys`, and their number. Records of a graph that the
+    limit cut are counted in `left_out`, not in `calls`."""
 
     values: tuple[Value, ...]
     calls: int
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Lines that name a record and hold none that can be read, the first of them in `line`."""
+    """Lines that name a record but cannot be read; `line` is the number of the first."""
 
     why: str
     count: int
@@ -35,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The numbers of steps: how many, their sum, the sum of their squares, and the largest."""
+    """Statistics of step numbers: count, sum, sum of squares, and maximum."""
 
     count: int
     total: int
@@ -45,7 +45,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Values over time: `counts` are how many moments each point sums up, `values` the sums, one tuple a point."""
+    """Values over time: `counts` are the numbers of samples in each point, `values` the sums, one tuple for each
+    point."""
 
     columns: tuple[str, ...]
     counts: tuple[int, ...]
@@ -54,12 +55,11 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All of one kind of record. `keys` are those that records are counted by.
+    """All records of one kind. `keys` are those by which records are counted.
 
     `overflowed` records came after the table of shapes was full: their routes and types are counted, their shapes are
-    not. `odd` graphs seem to hold a line twice, or one that was cut. `mixed`: records lie between summaries in another
-    order than one process after the other. `sums` are what the events of a cache count, `last` the last values by
-    place.
+    not. `odd` graphs seem to have a duplicate or cut line. `mixed` is whether the records of several processes are
+    mixed between the summaries. `sums` are the counts of a cache's events, `last` the last values by place.
     """
 
     format: Format
@@ -80,27 +80,27 @@ class Trace:
 
     @property
     def name(self) -> str:
-        """What the trace is called."""
+        """The name of the trace."""
         return self.format.name
 
     @property
     def unread(self) -> int:
-        """How many lines named a record and held none."""
+        """The number of lines that name a record but cannot be read."""
         return sum(one.count for one in self.unreadable)
 
     @property
     def dropped(self) -> int:
-        """How many records the summaries say were not written."""
+        """The number of records that were not written, by the summaries."""
         return sum(one.dropped for one in self.summaries)
 
     @property
     def bounded(self) -> bool:
-        """Whether there may have been more records than were written: a limit was reached, or nothing says."""
+        """Whether there may have been more records than were written: a limit was reached, or it is unknown."""
         return self.dropped > 0 or not self.summaries or not self.format.counted
 
     def by(self, *keys: str, left_out: bool = False) -> dict[tuple[Value, ...], int]:
-        """Return how many calls there were by the values of those keys; `left_out`: with those of a cut graph. A key
-        that the trace does not have is `-`."""
+        """Return the number of calls by the values of those keys, with `left_out` including a cut graph. The value of a
+        key that the trace does not have is `-`."""
         places = [self.keys.index(key) if key in self.keys else None for key in keys]
         counts: dict[tuple[Value, ...], int] = {}
         for cell in self.cells:
@@ -109,7 +109,7 @@ class Trace:
         return {value: count for value, count in counts.items() if count}
 
     def numbers(self, key: str) -> Iterable[tuple[int, int]]:
-        """Return the values of a key that are numbers, each with how many records have it, cut graphs with them."""
+        """Return the numeric values of a key, each with the number of records that have it, including cut graphs."""
         for (value,), count in self.by(key, left_out=True).items():
             if isinstance(value, int):
                 yield value, count
@@ -117,7 +117,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSum:
-    """Times of one kind: how many lines, milliseconds and tokens in all."""
+    """Times of one kind: the number of lines, and total milliseconds and tokens."""
 
     lines: int
     milliseconds: float
@@ -126,7 +126,7 @@ class TimeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferSeen:
-    """A buffer: how often it was reported, the last size and the largest, in MiB."""
+    """A buffer: how often it was reported, and its last and largest size in MiB."""
 
     lines: int
     last: float
@@ -135,7 +135,7 @@ class BufferSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsSeen:
-    """Checkpoints of state of one event: how many, and the MiB and tokens of all of them."""
+    """Events of one kind on state checkpoints: their number, and their total MiB and tokens."""
 
     lines: int
     mib: float
@@ -144,8 +144,8 @@ class CheckpointsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """llama.cpp's own figures. `times` by what and whether of requests; `requests` is the acceptance of all requests
-    together, `runs` the lines that speak of a whole run; `settings` are the words for the model and sizes."""
+    """llama.cpp's own figures. `times` are by kind and whether of requests; `requests` is the total acceptance of all
+    requests, `runs` are the lines about a whole run; `settings` describe the model and sizes."""
 
     times: Mapping[tuple[str, bool], TimeSum]
     reused_last: int | None
@@ -160,7 +160,7 @@ class Log:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of llama.cpp's own was found."""
+        """Whether no figures of llama.cpp were found."""
         return not (
             self.times
             or self.reused_last is not None
@@ -174,9 +174,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One log, or several as one. `overlong` lines had more bytes than are kept, so that only their end was looked at;
-    `torn` of them hold the name of a record in what was not kept. `unended` is the name of the record that the last
-    line, which has no end, begins: it may be cut, so it is not counted."""
+    """One log, or several as one. `overlong` lines had too many bytes, so that only their end was read; `torn` of them
+    have the name of a record in the part that was not read. `unended` is the record named in a last line without a
+    newline, which may be incomplete and is not counted."""
 
     traces: tuple[Trace, ...]
     log: Log
@@ -194,5 +194,5 @@ class Reading:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing that is known was found."""
+        """Whether nothing known was found."""
         return not self.traces and self.log.empty

@@ -1,4 +1,4 @@
-"""One line of a log: the record or summary at its end, with tensor types and histograms; or why it has none."""
+"""Parse one line of a log: the record or summary at its end, with tensor types and histograms; or why it has none."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many values fell into each bucket, in rising order. A bucket with none is left out."""
+    """The number of values in each bucket, in ascending order. Empty buckets are omitted."""
 
     buckets: tuple[tuple[Bucket, int], ...]
 
     @property
     def total(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(count for _, count in self.buckets)
 
     @property
     def zeros(self) -> int:
-        """How many values were 0."""
+        """The number of values that are 0."""
         return sum(count for bucket, count in self.buckets if bucket == Bucket(0, 0))
 
     @property
     def least(self) -> int:
-        """The smallest sum that the values can have."""
+        """The smallest possible sum of the values."""
         return sum(bucket.low * count for bucket, count in self.buckets)
 
     @property
     def most(self) -> int | None:
-        """The largest sum that the values can have, None if there is no upper edge."""
+        """The largest possible sum of the values, None if there is no upper edge."""
         total = 0
         for bucket, count in self.buckets:
             if bucket.high is None:
@@ -58,7 +58,7 @@ class Histogram:
         return total
 
     def at_least(self, value: int) -> int:
-        """How many values are surely that large."""
+        """Return how many values are certainly at least `value`."""
         return sum(count for bucket, count in self.buckets if bucket.low >= value)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Histogram:
 
 
 def read_histogram(text: str) -> Histogram | None:
-    """Return the histogram that a text says; None for a text that is none, or whose edges overlap or fall."""
+    """Parse a histogram. None if the text is not one, or if its buckets overlap or are out of order."""
     buckets: list[tuple[Bucket, int]] = []
     end = -1
     for part in text.split(","):
@@ -83,7 +83,7 @@ def read_histogram(text: str) -> Histogram | None:
 
 
 def power_bucket(value: int) -> Bucket:
-    """Return the bucket of this series' traces that a value falls into: 0, 1, and the powers of two."""
+    """Return the bucket of a value in this series' traces: 0, 1, and the powers of two."""
     if value <= 1:
         return Bucket(max(value, 0), max(value, 0))
     low = 1 << (value.bit_length() - 1)
@@ -175,24 +175,25 @@ _BY_NAME = {one.name.lower(): one for one in TYPES}
 
 
 def type_of(text: str) -> Type | None:
-    """Return the type of that name, in any case, or of that number; None for one that is not known."""
+    """Return the type with that name (in any case) or number, None if unknown."""
     return _BY_NAME.get(text.lower()) or _BY_NUMBER.get(text)
 
 
 def type_name(text: str) -> str:
-    """Return the one name of a type that is given by name or number; a type that is not known keeps its text."""
+    """Return the canonical name of a type given by name or number. An unknown type keeps its text."""
     known = type_of(text)
     return known.name if known is not None else text
 
 
 def row_bytes(type_text: str, weights: int) -> int | None:
-    """Return the bytes of so many weights in whole blocks; None for a type that is not known."""
+    """Return the bytes of `weights` weights in whole blocks, None for an unknown type."""
     known = type_of(type_text)
     return None if known is None else -(-weights // known.block) * known.size
 
 
 CUT_AT = 1023
-"""A longer record is cut by the trace: it was written from a buffer of 1,024 bytes, one of which ends the line."""
+"""The longest record in bytes: the trace cuts longer ones, because its buffer has 1,024 bytes, one of them for the line
+end."""
 
 _ANSI = re.compile(rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _NUMBER = re.compile(r"\d{1,20}\Z")
@@ -201,7 +202,7 @@ _MAX_OPEN_KEYS = 64
 
 _LISTED = {one.text.encode(): one for one in FORMATS}
 _SUMMARIES = {one.summary.encode(): one for one in FORMATS if one.summary is not None}
-# A logger may leave the beginning of its own line before a name: also a letter.
+# A logger may print the beginning of its own line, even a letter, before a name.
 _NAME = re.compile(
     b"|".join(re.escape(text) for text in sorted({*_LISTED, *_SUMMARIES}, key=len, reverse=True))
     + rb"|\[LLAMA_[A-Z0-9_]{1,60}\] "
@@ -211,8 +212,8 @@ Value = int | str
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record: values by key, types with their one name, numbers as numbers. `was_cut`: the trace cut it at its
-    longest, and its last pair is left out."""
+    """A record: values by key, types by canonical name, numbers as integers. `was_cut` is whether the trace cut it at
+    its maximum length; its last pair is then omitted."""
 
     format: Format
     values: Mapping[str, Value]
@@ -221,7 +222,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary: counters, and histograms with their own edges."""
+    """A summary: counters, and histograms with their own buckets."""
 
     format: Format
     counters: Mapping[str, int]
@@ -229,32 +230,32 @@ class Summary:
 
     @property
     def lines(self) -> int | None:
-        """How many records were written; None if it does not say."""
+        """The number of records that were written, None if unknown."""
         return self.counters.get("lines")
 
     @property
     def dropped(self) -> int:
-        """How many records were not written because of the limit."""
+        """The number of records that were not written because of the limit."""
         return self.counters.get("dropped", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A line that names a record and holds none."""
+    """A line that names a record but cannot be read."""
 
     format: Format
     why: str
 
 
 def plain(line: bytes) -> bytes:
-    """Return a line without colours, and without what ends it."""
+    """Return a line without colours and line end."""
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)
     return line.rstrip(b"\r\n")
 
 
 def names_in(line: bytes) -> list[re.Match[bytes]]:
-    """Return where a line names a record."""
+    """Return the matches of record names in a line."""
     return list(_NAME.finditer(line))
 
 
@@ -322,7 +323,7 @@ def _value(kind: Format, key: str, text: str) -> Value | None:
         return text if text.isprintable() and text and "=" not in text else None
     if (_SIGNED if key in SIGNED_KEYS else _NUMBER).match(text):
         return int(text)
-    # New keys may be added at the end, and of an open format nothing is known.
+    # New keys may be added at the end, and an open format has no known keys.
     known = key in kind.keys or key in kind.by or key in kind.numbers
     return text if not known and text.isprintable() and "=" not in text else None
 
@@ -336,7 +337,7 @@ def _summary(kind: Format, pairs: Mapping[str, str]) -> Summary | Unreadable:
         elif ":" in text:
             histogram = read_histogram(text)
             if histogram is None:
-                return Unreadable(kind, f"{key} is no histogram: {text[:40]!r}")
+                return Unreadable(kind, f"{key} is not a histogram: {text[:40]!r}")
             histograms[key] = histogram
         elif text == "" and key.endswith("_hist"):
             histograms[key] = Histogram(())

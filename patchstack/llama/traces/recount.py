@@ -1,4 +1,4 @@
-"""What a summary must say if it counts the records that were read: counters and histograms made from the records."""
+"""Compute the figures that a summary must have for the records that were read: counters and histograms."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Figures:
 
 
 LARGEST = frozenset(("waiting_max", "deferred_max", "draft_max", "nodes_max"))
-"""Keys of summaries that are a largest value, not a sum."""
+"""Keys of summaries that are a maximum, not a sum."""
 
 
 def summed(summaries: Iterable[Summary]) -> Figures:
-    """Return the figures of all processes together. A histogram whose edges do not agree is left out."""
+    """Return the figures of all processes together. A histogram whose buckets differ between processes is omitted."""
     found = Figures()
     histograms: dict[str, list[Histogram]] = {}
     for summary in summaries:
@@ -51,7 +51,8 @@ def summed(summaries: Iterable[Summary]) -> Figures:
 
 
 def recounted(trace: Trace) -> Figures | None:
-    """Return what the summary must say of the records; None for a trace whose summary counts something else."""
+    """Return the figures that the summary must have for the records; None for a trace whose summary counts something
+    else."""
     makers: dict[str, Callable[[Trace], Figures]] = {
         SERVING.name: _serving,
         SPEC_SHAPE.name: _spec_shape,

@@ -73,7 +73,7 @@ def test_new_keys_at_the_end_are_let_pass() -> None:
         ("trace_mul_mat_route_summary lines=4 dropped", "'dropped' is not key=value"),
         ("trace_mul_mat_route_summary dropped=0 vec_f=0", "lines or dropped is missing"),
         ("trace_serving_summary lines=1 dropped=0 steps=x", "steps is 'x'"),
-        ("trace_serving_summary lines=1 dropped=0 decode_hist=0:1,0:2", "decode_hist is no histogram: '0:1,0:2'"),
+        ("trace_serving_summary lines=1 dropped=0 decode_hist=0:1,0:2", "decode_hist is not a histogram: '0:1,0:2'"),
     ],
 )
 def test_what_is_no_record_is_said_to_be_none(line: str, why: str) -> None:
