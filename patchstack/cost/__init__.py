@@ -1,1 +1,1 @@
-"""What a model must cost, by arithmetic: a header, a machine and numbers in; numbers out. Runs nothing."""
+"""Compute the least costs of a model from its header, a machine and numbers. Runs nothing."""

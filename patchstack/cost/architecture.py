@@ -1,4 +1,4 @@
-"""What memory each layer of a model has, by architecture: attention with a cache, a window, a recurrent state.
+"""Find the memory of each layer of a model, by architecture: attention with a cache, a window, or a recurrent state.
 
 Source: `src/llama-hparams.cpp`, `llama_model::create_memory` and the `load_arch_hparams` of `src/models/` at the pin.
 Some patterns are in the code of an architecture, not in the file; they are in the tables below.
@@ -15,7 +15,7 @@ from patchstack.cost.model import Model
 
 
 class Kind(StrEnum):
-    """What a request may reuse depends on this: see `patchstack.cost.prefix`."""
+    """The kind of a model's memory. It decides what a request can reuse: see `patchstack.cost.prefix`."""
 
     NONE = "no memory"
     ATTENTION = "attention"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """The memory of a layer. `k` and `v` are elements a token of the cache has, `heads` those of the query."""
+    """The memory of a layer. `k` and `v` are the cache's elements for each token, `heads` the number of query heads."""
 
     number: int
     cached: bool
@@ -43,9 +43,9 @@ class Layer:
 class Layout:
     """The memory of a model.
 
-    `n_layer` is without the draft block, `layers` with it. `window` is `n_swa` in tokens, 0 without; `chunked` windows
-    end at multiples of it. `state_r` and `state_s` are the elements (f32) of a recurrent layer's row. `indexer` is the
-    length of an indexer's key, 0 without. `trained` is the context the model was trained for, in tokens.
+    `n_layer` excludes the draft block, `layers` includes it. `window` is `n_swa` in tokens, 0 without; `chunked`
+    windows end at multiples of it. `state_r` and `state_s` are the elements (f32) of a recurrent layer's row. `indexer`
+    is the length of an indexer's key, 0 without. `trained` is the model's training context in tokens.
     """
 
     architecture: str
@@ -108,9 +108,8 @@ _ATTENTION = _named(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """How an architecture says which layers have a window.
-
-    `period`: every so many layers, one has none (the first if `dense_first`, else the last). 0: the file has an array.
+    """How an architecture defines which layers have a window. `period`: one in so many layers has none (the first if
+    `dense_first`, else the last); 0 if the file has an array.
     `array`: an array in the file replaces the period. `size`: used if the file has none, or always if `fixed`.
     `optional`: without `sliding_window` in the file, or with 0, no layer has a window.
     """
@@ -149,9 +148,8 @@ KNOWN = _NO_MEMORY | _RECURRENT | _HYBRID | _ATTENTION | _MLA | frozenset(_WINDO
 
 
 def read_layout(model: Model) -> Layout:
-    """Return what memory a model has.
-
-    Raises `MissingError` for an architecture that is not known, and `UsageError` for keys that are missing or wrong.
+    """Return the memory layout of a model. Raises `MissingError` for an unknown architecture, and `UsageError` for keys
+    that are missing or wrong.
     """
     architecture = model.architecture
     if architecture not in KNOWN:
@@ -222,7 +220,7 @@ def _layout(
 
 
 def _recurrent(model: Model, blocks: int, n_layer: int, kv_heads: Sequence[int]) -> tuple[bool, ...]:
-    """Which layers have a recurrent state."""
+    """Return which layers have a recurrent state."""
     architecture = model.architecture
     if architecture in _RECURRENT or architecture == "falcon-h1":
         return (True,) * blocks
@@ -243,7 +241,7 @@ def _recurrent(model: Model, blocks: int, n_layer: int, kv_heads: Sequence[int])
 
 
 def _cached(model: Model, blocks: int, n_layer: int, recurrent: Sequence[bool]) -> tuple[bool, ...]:
-    """Which layers have a cache of keys and values."""
+    """Return which layers have a cache of keys and values."""
     architecture = model.architecture
     if architecture in _RECURRENT:
         return (False,) * blocks
@@ -263,7 +261,7 @@ def _cached(model: Model, blocks: int, n_layer: int, recurrent: Sequence[bool]) 
 
 
 def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tuple[bool, ...], int]:
-    """Which layers have a window, and its size in tokens."""
+    """Return which layers have a window, and its size in tokens."""
     architecture, nowhere = model.architecture, (False,) * blocks
     rule = _WINDOWS.get(architecture)
     named = model.value("attention.sliding_window")
@@ -284,7 +282,7 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
     pattern = model.value("attention.sliding_window_pattern")
     if rule.array and (rule.period == 0 or isinstance(pattern, tuple)):
         return tuple(bool(one) for one in model.per_layer("attention.sliding_window_pattern", blocks)), size
-    # The pin passes over an array that an architecture with a period does not expect.
+    # llama.cpp at the pin ignores an array if the architecture has a period.
     period = (
         rule.period if isinstance(pattern, tuple) else model.number("attention.sliding_window_pattern", rule.period)
     )
@@ -292,14 +290,14 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
 
 
 def _has_window(layer: int, period: int, dense_first: bool) -> bool:
-    """`llama_hparams::set_swa_pattern`."""
+    """Return whether a layer has a window, as `llama_hparams::set_swa_pattern`."""
     if period == 0:
         return True
     return layer % period != 0 if dense_first else layer % period < period - 1
 
 
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
-    """The elements of a head's key and value, for layers without a window and with one."""
+    """Return the elements of a head's key and value, for layers without a window and with one."""
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
         key = model.number("attention.key_length", usual)
@@ -326,7 +324,7 @@ def _has_mla(model: Model) -> bool:
 
 
 def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
-    """`llama_hparams::n_embd_r` and `n_embd_s`: the elements of a row."""
+    """Return the elements of a row, as `llama_hparams::n_embd_r` and `n_embd_s`."""
     architecture, width = model.architecture, model.number("embedding_length")
     if "rwkv" in architecture:
         head = model.number("wkv.head_size")

@@ -1,4 +1,4 @@
-"""Measured times over their floors. Nothing real is faster than its floor: if it seems so, an assumption is wrong."""
+"""Compare measured times with their floors. A time below its floor means that an assumption is wrong."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Measured:
     """Measured times of `streams` sequences: each has `before` tokens cached, then a prompt of `prompt` tokens, then
     `generated` steps. Times in seconds, of all prompts and of all steps; None if it was not measured.
 
-    `shared`: the prompt is processed once for all. `ubatch` in tokens. `options` are those that the run had, None for
-    those of the workload. `what` names the row, empty for the usual words.
+    `shared` is whether the prompt is processed only once for all. `ubatch` is in tokens. `options` are those of the
+    run, None for those of the workload. `what` names the row, empty for the default name.
     """
 
     source: str
@@ -51,8 +51,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A measured time over its floor, both in seconds. `floor` is None if it is not known, with the reason in
-    `assumption`. Above 1 `verdict` is INVALID, `assumption` says which one must give and `bound` what follows."""
+    """A measured time over its floor, both in seconds. `floor` is None if unknown, with the reason in `assumption`. If
+    the share is above 1, `verdict` is INVALID, `assumption` names the assumption that must be wrong and `bound` what
+    follows."""
 
     source: str
     what: str
@@ -65,13 +66,13 @@ class Compared:
 
     @property
     def share(self) -> float | None:
-        """Floor over measured time: 1 is a machine that does nothing but read."""
+        """The floor over the measured time: 1 means that the machine only reads."""
         return None if self.floor is None else self.floor / self.measured
 
 
 def read_row(line: bytes, place: str, *, source: str) -> Measured:
     """Return a row that `llama-batched-bench --output-format jsonl` printed. Raises `UsageError` with the place if it
-    is none."""
+    is not such a row."""
     try:
         found = json.loads(line)
         row = Measured(
@@ -102,7 +103,7 @@ def _out_of_range(row: Measured) -> str:
         return ", ".join(f"{name} {value}" for name, value in sizes.items()) + ": out of range"
     for name, seconds in (("t_pp", row.prefill_seconds), ("t_tg", row.decode_seconds)):
         if seconds is not None and not 0 <= seconds < math.inf:
-            return f"{name} {seconds} is no time"
+            return f"{name} {seconds} is not a time"
     return ""
 
 
@@ -164,8 +165,8 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
 
 
 def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
-    """What the prompts of all sequences read and write: weights once a ubatch, whichever sequences share it, and what
-    was cached before once."""
+    """Return the bytes that the prompts of all sequences read and write: the weights once for each ubatch, which
+    sequences may share, and the earlier cache once."""
     total = row.prompt * sequences
     whole, rest = divmod(total, work.options.ubatch)
     read = 0.0
@@ -215,12 +216,12 @@ def over_floor(
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     """Return the time of one group over its floor, from `GROUP=TIME@STREAMS`: `experts=43.5ms@128`, `head=12.17ms`.
 
-    `state` is the recurrent state, read and written. Raises `UsageError` for what is not such a text.
+    `state` is the recurrent state, read and written. Raises `UsageError` for any other text.
     """
     match = _PART.match(text.strip())
     names = [one.value for one in Group]
     if match is None or match[1].strip() not in (*names, "state"):
-        raise BadValue(f"{text!r} is no part", hint=f"GROUP=TIME@STREAMS, with a group of {', '.join(names)}, state")
+        raise BadValue(f"{text!r} is not a part", hint=f"GROUP=TIME@STREAMS, with a group of {', '.join(names)}, state")
     streams, seconds, name = int(match[4] or 1), float(match[2]) * _SECONDS[match[3]], match[1].strip()
     if not seconds or not streams:
         raise BadValue(f"{text!r}: a time and streams above 0")

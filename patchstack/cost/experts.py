@@ -1,4 +1,4 @@
-"""How many distinct experts a step reads: uniform routing, or the shares that an imatrix counted."""
+"""Compute how many distinct experts a step reads: for uniform routing, or for the shares that an imatrix counted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COUNTS = re.compile(r"blk\.([0-9]{1,9})\.ffn_(?:gate|gate_up|up|down)_exps\.wei
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """How tokens choose experts. `shares` by block: the share of tokens that an expert gets, each 0 to 1; without them
-    every expert is chosen alike. `source` says where they come from."""
+    """How tokens choose experts. `shares` has the share of tokens of each expert by block, 0 to 1; without them all
+    experts are equally likely. `source` is their origin."""
 
     experts: int = 0
     used: int = 0
@@ -26,18 +26,18 @@ class Routing:
     source: str = "uniform routing"
 
     def distinct(self, tokens: float, block: int = -1) -> float:
-        """Return the expected number of distinct experts that so many tokens of a step choose in a block."""
+        """Return the expected number of distinct experts that `tokens` tokens of a step choose in a block."""
         if block in self.shares:
             return distinct_of_shares(self.shares[block], tokens)
         return distinct_uniform(self.experts, self.used, tokens)
 
     def share_read(self, tokens: float, block: int) -> float:
-        """Return which part of a block's experts a step reads."""
+        """Return the part of a block's experts that a step reads."""
         return self.distinct(tokens, block) / self.experts if self.experts else 1.0
 
 
 def distinct_uniform(experts: int, used: int, tokens: float) -> float:
-    """`E·(1−(1−k/E)^n)`: tokens choose independently of each other, every expert alike."""
+    """Return `E·(1−(1−k/E)^n)`: tokens choose independently, and all experts are equally likely."""
     if experts <= 0 or tokens <= 0:
         return 0.0
     if used >= experts:
@@ -46,14 +46,14 @@ def distinct_uniform(experts: int, used: int, tokens: float) -> float:
 
 
 def distinct_of_shares(shares: Sequence[float], tokens: float) -> float:
-    """`Σ(1−(1−p_e)^n)`: tokens choose independently of each other, expert e with probability p_e."""
+    """Return `Σ(1−(1−p_e)^n)`: tokens choose independently, expert e with probability p_e."""
     if tokens <= 0:
         return 0.0
     return math.fsum(1.0 if p >= 1.0 else -math.expm1(tokens * math.log1p(-p)) for p in shares)
 
 
 def read_routing(model: Model) -> Routing:
-    """Return uniform routing, with the experts that a model has. A dense model has none."""
+    """Return uniform routing, with the experts that a model has. A dense model has no experts."""
     experts = model.number("expert_count", 0)
     used = model.number("expert_used_count", 0)
     if used > experts or (experts and not used):
@@ -64,7 +64,8 @@ def read_routing(model: Model) -> Routing:
 def read_imatrix(path: Path, model: Model) -> Routing:
     """Return routing with the counts that `llama-imatrix` wrote for a model.
 
-    Raises `UsageError` if the file is not an imatrix in GGUF form, has no counts of experts, or is of another model.
+    Raises `UsageError` if the file is not an imatrix in GGUF form, has no counts of experts, or is of a different
+    model.
     """
     uniform = read_routing(model)
     header = read_header(path)

@@ -1,8 +1,6 @@
-"""The least time that a step can take: the bytes that it must read and write over the bandwidth of memory, and its
-operations over the peak of the machine.
-
-A floor counts every byte once, as if caches of the chip held nothing from one step to the next and everything within
-one. The assumptions are in `docs/concepts.md`.
+"""Compute the least time of a step: the bytes that it must read and write over the memory bandwidth, and its operations
+over the machine's peak. A floor counts every byte once, as if the chip's caches kept nothing between steps and
+everything within a step. The assumptions are in `docs/concepts.md`.
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ _UBATCHES = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A model under a command line, with the routing of its experts. `draft` is the model that `-md` names, None
-    without."""
+    """A model with a command line, and the routing of its experts. `draft` is the model of `-md`, None without."""
 
     placed: Sequence[Placed]
     layout: Layout
@@ -37,7 +34,7 @@ class Workload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeFloor:
     """The floor of a decode step of `streams` sequences of `length` tokens each. `parts` are bytes by group, in order;
-    `seconds` a step; `tokens` a step over all streams, if every drafted token is accepted."""
+    `seconds` is for a step; `tokens` is for a step over all streams, if every drafted token is accepted."""
 
     streams: int
     length: int
@@ -68,7 +65,7 @@ def kv_token_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Laye
 
 
 def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: Sequence[Layer] | None = None) -> int:
-    """Return the bytes of a sequence's caches that one token reads: layers with a window read no more than it."""
+    """Return the bytes of a sequence's caches that one token reads: layers with a window read at most the window."""
     cached = layout.cached if layers is None else layers
     total = 0
     for one in cached:
@@ -78,7 +75,7 @@ def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: S
 
 
 def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
-    """Return what `count` tokens of one sequence read on average, the first of them after `first` others."""
+    """Return the average bytes that `count` tokens of one sequence read, the first of them after `first` others."""
     layers, window = step_layers(work.layout), work.layout.window
     knee = min(max(first, window), first + count)
 
@@ -90,14 +87,14 @@ def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
 
 
 def step_layers(layout: Layout) -> tuple[Layer, ...]:
-    """Return the layers with a cache that each step runs. Some architectures cache the draft block beside them."""
+    """Return the layers with a cache that each step runs. Some architectures also have a cache for the draft block."""
     return tuple(one for one in layout.cached if one.number < layout.n_layer)
 
 
 def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) -> DecodeFloor:
     """Return the floor of a decode step. `bandwidth` in bytes a second.
 
-    With speculation a step is one round: the tokens are drafted, and the model takes all of them in one batch.
+    With speculation a step is one round: tokens are drafted, and the model processes all of them in one batch.
     """
     layout, options = work.layout, work.options
     tokens = streams * (1 + options.draft_tokens)
@@ -121,8 +118,8 @@ def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) ->
 def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float:
     """Return the bytes that a draft model reads and writes to draft `count` tokens for each of the streams.
 
-    `common/speculative.cpp` at the pin: a step for each drafted token, and one that takes the whole batch of the
-    model, so that both caches hold the same tokens.
+    `common/speculative.cpp` at the pin: one step for each drafted token, and one for the model's whole batch, so that
+    both caches have the same tokens.
     """
     layers = step_layers(draft.layout)
     grown = mean_kv_read_bytes(draft, length, count) - kv_read_bytes(draft.layout, draft.options, length, layers)
@@ -137,8 +134,8 @@ def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float
 
 
 def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length: int) -> None:
-    """Add what the draft block of the model itself reads and writes: a step for each drafted token, with the head, and
-    one for the whole batch, without it."""
+    """Add the bytes that the model's own draft block reads and writes: one step with the head for each drafted token,
+    and one without the head for the whole batch."""
     layout, options = work.layout, work.options
     count = options.draft_tokens if layout.draft_blocks == 1 else min(options.draft_tokens, layout.draft_blocks)
     drafting = [one for one in work.placed if one.group is Group.DRAFT]
@@ -162,9 +159,8 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 
 
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
-    """Return from how many streams on KV and state outweigh the weights. None if not up to `most`.
-
-    The bytes of a stream are the same for each, those of weights grow ever slower: so one search by halves finds it.
+    """Return the number of streams from which KV and state have more bytes than the weights. None if it is above
+    `most`. Each stream adds the same bytes, while those of weights grow ever more slowly, so a bisection finds it.
     """
 
     def outweighed(streams: int) -> bool:
@@ -183,7 +179,7 @@ def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillFloor:
     """The floor of one ubatch: `tokens` after `before` others. `parts` are bytes by group, `operations` by the peak
-    that they need. `compute` is None if a peak is not known, and then so is `seconds`. `lacking` names those peaks."""
+    that they need. `compute` and `seconds` are None if a peak is unknown. `lacking` names those peaks."""
 
     before: int
     tokens: int
@@ -205,7 +201,7 @@ class PrefillFloor:
 def prefill_floors(
     work: Workload, prompt: int, bandwidth: float, peaks: Mapping[str, float], *, before: int = 0
 ) -> tuple[PrefillFloor, ...]:
-    """Return the floor of every ubatch of a prompt of one sequence, after `before` tokens that are cached.
+    """Return the floor of every ubatch of a prompt of one sequence, after `before` cached tokens.
 
     `peaks` in operations a second, by the names that `peak_name` gives. Raises `UsageError` for more than 131,072
     ubatches.
@@ -231,7 +227,7 @@ def prefill_floors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ubatch:
-    """What every ubatch of this size reads and computes, whatever is cached before it."""
+    """The bytes and operations of every ubatch of this size, independent of the cache before it."""
 
     tokens: int
     weights: Mapping[str, float]
@@ -271,8 +267,8 @@ def _prefill(work: Workload, size: _Ubatch, before: int, bandwidth: float, peaks
 
 
 def _operations(work: Workload, step: StepSize) -> dict[str, float]:
-    """Operations by peak, but for attention: two for a weight and a token, and four for an element of a recurrent state
-    and a token."""
+    """Return operations by peak, without attention: two for each weight and token, and four for each element of a
+    recurrent state and token."""
     found: dict[str, float] = {}
     for one in work.placed:
         if one.rows or read_bytes(one, step) == 0 or len(one.tensor.shape) < 2:
@@ -288,7 +284,7 @@ def _operations(work: Workload, step: StepSize) -> dict[str, float]:
 
 
 def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int) -> float:
-    """`4·heads·d·ℓ` operations a token and layer (causal: half of the ubatch itself)."""
+    """Return attention's operations: `4·heads·d·ℓ` for each token and layer (causal: half of the ubatch itself)."""
     total = 0.0
     for layer in layers:
         seen = before + (tokens + 1) / 2
@@ -299,7 +295,7 @@ def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int
 
 
 def peak_name(kind: str) -> str:
-    """Return which peak of a machine bounds products with weights of a type: as the CUDA backend at the pin
+    """Return the name of the peak that limits products with weights of a type, as the CUDA backend at the pin
     multiplies."""
     if kind in ("nvfp4", "mxfp4"):
         return "fp4"

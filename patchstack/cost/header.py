@@ -1,4 +1,4 @@
-"""GGUF files: the header with its keys and tensors, the tensor types, and the values of small tensors."""
+"""Read GGUF files: the header with its keys and tensors, the tensor types, and the values of small tensors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class TensorType:
     size: int
 
     def row_bytes(self, length: int) -> int:
-        """Return the bytes of a row of so many weights. The length must be whole blocks."""
+        """Return the bytes of a row of `length` weights. The length must be a whole number of blocks."""
         return length // self.block * self.size
 
     @property
     def is_quantized(self) -> bool:
-        """Whether a block holds more than one weight."""
+        """Whether a block has more than one weight."""
         return self.block > 1
 
 
@@ -66,14 +66,14 @@ TENSOR_TYPES = {
     40: TensorType("nvfp4", 64, 36),
     41: TensorType("q1_0", 128, 18),
 }
-"""By the number that a GGUF file and the logs of llama.cpp have for them."""
+"""Types by their number in GGUF files and llama.cpp's logs."""
 
 CACHE_TYPES = {
     one.name: one
     for one in TENSOR_TYPES.values()
     if one.name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 }
-"""The types that `-ctk` and `-ctv` take, as `kv_cache_types` in `common/arg.cpp` has them."""
+"""The types that `-ctk` and `-ctv` accept (`kv_cache_types` in `common/arg.cpp`)."""
 
 
 _SCALARS = {
@@ -91,16 +91,16 @@ _SCALARS = {
 }
 _TEXT, _ARRAY = 8, 9
 _CHUNK = 1 << 20  # bytes read at a time
-_ENTRIES = 100_000  # keys, or tensors, that a file may have: real ones have hundreds
-_STRINGS = 1 << 24  # elements that an array of text may have: the largest vocabularies have 2^18
-_KEPT = 1 << 16  # elements of an array of numbers that are kept
-_NAME = 1 << 16  # bytes of a key or a name
-_TEXT_KEPT = 1 << 20  # bytes of a text that are kept
+_ENTRIES = 100_000  # limit of keys, and of tensors, in a file: real files have hundreds
+_STRINGS = 1 << 24  # limit of elements in an array of text: the largest vocabularies have 2^18
+_KEPT = 1 << 16  # the longest array of numbers that is kept
+_NAME = 1 << 16  # the longest key or name in bytes
+_TEXT_KEPT = 1 << 20  # the longest text that is kept in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A value that was stepped over: an array of text, or one that is too long to be needed. `length` in elements."""
+    """A value that was not read: an array of text, or one that is too long to be needed. `length` is in elements."""
 
     length: int
 
@@ -110,8 +110,8 @@ Value = int | float | bool | str | tuple[int | float | bool, ...] | Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of a file. `shape` as ggml has it: the length of a row first. `offset` in bytes from the start of the
-    file that `path` names."""
+    """A tensor of a file. `shape` is in ggml's order: the length of a row first. `offset` is in bytes from the start of
+    the file `path`."""
 
     name: str
     shape: tuple[int, ...]
@@ -133,8 +133,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header of one file. `data_offset` is where its tensors' bytes begin, `file_bytes` what the file has in
-    all."""
+    """The header of one file. `data_offset` is the start of the tensors' bytes, `file_bytes` the size of the file."""
 
     path: Path
     keys: Mapping[str, Value]
@@ -161,13 +160,13 @@ def read_header(path: Path) -> Header:
 
 
 class _Reader:
-    """Reads forward through a window of the file, so that memory stays small whatever the file says."""
+    """Reads forward through a window of the file, so that memory stays small for any contents."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self.path, self.file, self.size = path, file, size
         self.window = b""
-        self.start = 0  # where in the file the window begins
-        self.at = 0  # where in the window we are
+        self.start = 0  # the window's start in the file
+        self.at = 0  # the current position in the window
 
     @property
     def position(self) -> int:
@@ -182,7 +181,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
         if self.position + count > self.size:
-            raise self.broken(f"the header goes on for {count:,} bytes, the file ends at {self.size:,}")
+            raise self.broken(f"the header needs {count:,} more bytes, the file ends at {self.size:,}")
         if self.at + count > len(self.window):
             self._refill(count)
         found = self.window[self.at : self.at + count]
@@ -197,7 +196,7 @@ class _Reader:
         self.window = self.file.read(max(count, _CHUNK))
 
     def skip(self, count: int) -> None:
-        """Step over bytes."""
+        """Skip bytes."""
         if self.position + count > self.size:
             raise self.broken(f"a value of {count:,} bytes, the file ends at {self.size:,}")
         if self.at + count <= len(self.window):
@@ -276,8 +275,8 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
     def _skip_texts(self, count: int) -> None:
-        """Step over texts. This loop is what a header with a vocabulary costs: it makes no objects but lengths, and
-        the end of the window is noticed by the failure to read there."""
+        """Skip texts. This loop dominates the time for a header with a vocabulary, so it creates no objects except
+        lengths, and detects the end of the window by a failed read."""
         read = struct.Struct("<Q").unpack_from
         left = count
         while left:
@@ -286,7 +285,7 @@ class _Reader:
                 for done in range(left):  # noqa: B007  (used after the loop)
                     at += 8 + read(window, at)[0]
                 left = 0
-            except (struct.error, OverflowError):  # the window ends here, or a length is beyond all files
+            except (struct.error, OverflowError):  # the window ends here, or a length is impossibly large
                 left -= done
             self.skip(at - self.at)
             if left:
@@ -343,7 +342,7 @@ class _Reader:
                 hint="the file is damaged, or newer than what patchstack knows",
             )
         if shape[0] % kind.block:
-            raise self.broken(f"the tensor {name!r} has rows of {shape[0]:,}, which are no whole blocks of {kind.name}")
+            raise self.broken(f"the tensor {name!r} has rows of {shape[0]:,}, not whole blocks of {kind.name}")
         return name, shape, kind, self.u64()
 
 

@@ -1,4 +1,4 @@
-"""Machines: what memory and arithmetic can do at best. Every figure has a unit, a source and a date."""
+"""Machines: the peak rates of memory and arithmetic. Every figure has a unit, a source and a date."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) ?([A-Za-z/]+)\Z
 
 
 class Origin(StrEnum):
-    """Where a figure comes from. Figures of different origins in one result are named."""
+    """The origin of a figure. Results that mix origins say so."""
 
     SPECIFIED = "specified"
     MEASURED = "measured"
@@ -33,8 +33,8 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of a machine: `value` in bytes, bytes a second or operations a second; `unit` is the one it was written
-    in. `date` is the day it was measured or looked up, YYYY-MM-DD."""
+    """A figure of a machine: `value` in bytes, bytes a second or operations a second; `unit` is the unit in its source.
+    `date` is the day of the measurement or look-up, YYYY-MM-DD."""
 
     value: float
     unit: str
@@ -56,7 +56,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine. Figures that nobody gave are None, or missing among `peaks`: what needs them stays unknown."""
+    """A machine. Unknown figures are None, or missing in `peaks`; results that need them are unknown too."""
 
     name: str
     bandwidth: Figure | None = None
@@ -76,10 +76,10 @@ class Machine:
         return named | {f"peak {name}": figure for name, figure in (self.peaks or {}).items()}
 
     def need_bandwidth(self) -> float:
-        """Return bytes a second. Raises `UsageError` if nobody gave them."""
+        """Return the bandwidth in bytes a second. Raises `UsageError` if it is unknown."""
         if self.bandwidth is None:
             raise CostRefused(
-                "no bandwidth of memory is known",
+                "the memory bandwidth is unknown",
                 hint="give --machine NAME (see 'patchstack cost machines') or --bandwidth '273 GB/s'",
             )
         return self.bandwidth.value
@@ -106,15 +106,14 @@ def shipped_machines() -> dict[str, Path]:
 
 
 def find_machine(name: str) -> Machine:
-    """Return a machine by the name of a shipped file, or by the path of one's own.
-
-    Raises `MissingError` if there is none, and `ConfigError` with all that is wrong with it.
+    """Return a machine by the name of a shipped file, or by the path of a user's file. Raises `MissingError` if it does
+    not exist, `ConfigError` with every complaint about it.
     """
     shipped = shipped_machines()
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
     if path is None or not path.is_file():
         raise CostUnknown(
-            f"there is no machine {name!r}", hint=f"one of {', '.join(shipped)}, or the path of a YAML file"
+            f"no machine is named {name!r}", hint=f"one of {', '.join(shipped)}, or the path of a YAML file"
         )
     return read_machine(path)
 
@@ -139,12 +138,12 @@ def read_machine(path: Path) -> Machine:
         machine = replace(machine, peaks={one: figure for one, figure in known.items() if figure is not None})
     top.finish()
     if problems:
-        raise WorkspaceUnusable(f"{path} is no machine that can be used", problems=problems)
+        raise WorkspaceUnusable(f"{path} cannot be used as a machine", problems=problems)
     return machine
 
 
 def _figure(parent: Node, key: str, units: Mapping[str, float]) -> Figure | None:
-    """A figure of a machine file; complaints go to the mapping."""
+    """Return a figure of a machine file. Complaints are added to the mapping."""
     node = parent.mapping(key)
     if node is None:
         return None

@@ -1,8 +1,8 @@
-"""What llama.cpp at the pin allocates for a model and a command line, by kind.
+"""Compute what llama.cpp at the pin allocates for a model and a command line, by kind.
 
 Sources: `src/llama-context.cpp` (contexts), `src/llama-kv-cache*.cpp`, `src/llama-memory-recurrent.cpp`, and
 `tools/server/server-context.cpp` (checkpoints). Sizes are those of tensors. A device may round a buffer up by some
-bytes. Compute buffers follow from the graph, not from a header: they are not counted here.
+bytes. Compute buffers depend on the graph, not on the header, and are not counted here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _F32 = TENSOR_TYPES[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """The sizes that a context gets, in tokens: `context` in all, `stream` in one, `streams`, and the batch sizes."""
+    """The sizes of a context in tokens: `context` in total, `stream` for one stream, the number of `streams`, and the
+    batch sizes."""
 
     context: int
     stream: int
@@ -34,7 +35,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A cache of keys and values: `name` is base, window, indexer or draft. `cells` of one stream."""
+    """A cache of keys and values: `name` is base, window, indexer or draft. `cells` is for one stream."""
 
     name: str
     cells: int
@@ -50,7 +51,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """The states of recurrent layers: `rows` of `r_bytes` and `s_bytes` in all."""
+    """The states of recurrent layers: `rows` is their number, `r_bytes` and `s_bytes` are totals."""
 
     rows: int
     layers: int
@@ -64,11 +65,9 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What is allocated, in bytes.
-
-    `checkpoint_bytes` is one checkpoint at its largest, `checkpoints` how many a slot can hold; both are 0 if the model
-    needs none. `spaced` is how many the spacing allows for plain completions: chat requests have one more for every
-    last user message. `prompt_cache_bytes` is None without a limit.
+    """The allocations in bytes. `checkpoint_bytes` is the largest size of one checkpoint, `checkpoints` the number in a
+    slot; both are 0 if the model needs none. `spaced` is the number that the spacing allows for plain completions; chat
+    requests have one more for every last user message. `prompt_cache_bytes` is None without a limit.
     """
 
     cells: Cells
@@ -89,7 +88,7 @@ class Memory:
 
     @property
     def device(self) -> int:
-        """What lies on the device that has the model: weights, caches, states. Compute buffers are not in it."""
+        """The bytes on the model's device: weights, caches, states. Compute buffers are not included."""
         return self.weights + self.context
 
     @property
@@ -122,7 +121,7 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
 
 
 def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
-    """Return what a server with these options allocates. `weights` are the bytes of the tensors that are loaded.
+    """Return what a server with these options allocates. `weights` are the bytes of the loaded tensors.
 
     Raises `UsageError` for combinations that llama.cpp refuses.
     """
@@ -157,7 +156,7 @@ def value_bytes(layer: Layer, options: ServerOptions) -> int:
 
 
 def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
-    """Return the cells of a stream of the cache for layers with a window."""
+    """Return the cells of one stream in the cache for layers with a window."""
     if options.swa_full:
         return sizes.stream
     kept = layout.window * (sizes.slots if options.unified else 1) + sizes.ubatch
@@ -165,17 +164,17 @@ def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
 
 
 def needs_checkpoints(layout: Layout, options: ServerOptions) -> bool:
-    """Whether a shorter prefix of what a slot holds needs a checkpoint."""
+    """Return whether going back to a shorter prefix of a slot's tokens needs a checkpoint."""
     if layout.kind in (Kind.RECURRENT, Kind.HYBRID):
         return True
     return layout.window > 0 and not options.swa_full
 
 
 def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, tokens: int | None = None) -> int:
-    """Return the bytes of a checkpoint made after so many tokens (default: as many as a window holds).
+    """Return the bytes of a checkpoint after `tokens` tokens (default: the size of the window).
 
     The state's rows, and the cells of the window with their positions: `state_write` of `llama-memory-recurrent.cpp`
-    and `llama-kv-cache.cpp`, with the 8 bytes that `state_seq_get_size` puts in front.
+    and `llama-kv-cache.cpp`, with the 8 bytes that `state_seq_get_size` adds.
     """
     if not needs_checkpoints(layout, options) or not options.checkpoints:
         return 0
@@ -190,7 +189,7 @@ def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model that a server loads: its memory, the options that it gets, and the bytes of its tensors."""
+    """A model that a server loads: its memory layout, its options, and the bytes of its tensors."""
 
     layout: Layout
     options: ServerOptions
@@ -198,7 +197,7 @@ class Loaded:
 
 
 def draft_options(options: ServerOptions) -> ServerOptions:
-    """Return the options that a draft model's context gets: those of the server, with cache types of its own."""
+    """Return the options of a draft model's context: those of the server, with separate cache types."""
     return replace(
         options,
         key_type=options.draft_key_type,
@@ -211,7 +210,7 @@ def draft_options(options: ServerOptions) -> ServerOptions:
 
 
 def largest_context(models: Sequence[Loaded], room: int) -> int:
-    """Return the largest context in tokens whose weights, caches and states fit in so many bytes. 0 if none does."""
+    """Return the largest context in tokens whose weights, caches and states fit in `room` bytes, 0 if none does."""
 
     def fits(value: int) -> bool:
         context = value * _PADDING
@@ -221,7 +220,7 @@ def largest_context(models: Sequence[Loaded], room: int) -> int:
 
 
 def most_slots(models: Sequence[Loaded], room: int) -> int:
-    """Return how many slots fit, each with the context that one has now. 0 if none does."""
+    """Return how many slots fit, each with the current context of one slot; 0 if none does."""
     first = models[0]
     each = cells(first.layout, first.options)
 
@@ -237,7 +236,7 @@ def _device(one: Loaded, options: ServerOptions) -> int:
 
 
 def _largest(fits: Callable[[int], bool], most: int = 1 << 24) -> int:
-    """The largest number from 1 that fits, 0 if none does. What fits also fits with less."""
+    """Return the largest number from 1 that fits, 0 if none does. `fits` must be monotonic."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -271,7 +270,7 @@ def _caches(layout: Layout, options: ServerOptions, sizes: Cells) -> tuple[Cache
 
 
 def _draft_cache(layout: Layout, options: ServerOptions, sizes: Cells) -> Cache:
-    """The cache of the context that drafts with the model's own block: plain attention over the same cells."""
+    """Return the cache of the context that drafts with the model's own block: plain attention over the same cells."""
     drafting = [one for one in layout.layers if one.number >= layout.n_layer]
     types = replace(options, key_type=options.draft_key_type, value_type=options.draft_value_type)
     return _cache("draft", layout, drafting, types, sizes, sizes.stream)
@@ -280,7 +279,7 @@ def _draft_cache(layout: Layout, options: ServerOptions, sizes: Cells) -> Cache:
 def _cache(
     name: str, layout: Layout, layers: Sequence[Layer], options: ServerOptions, sizes: Cells, count: int
 ) -> Cache:
-    # Without flash attention values are transposed, and padded to the largest layer.
+    # Without flash attention, values are transposed and padded to the largest layer.
     widest = max((one.v for one in layout.layers), default=0)
     padded = not options.flash_attention and not layout.mla
     values = sum(_row(options.value_type, widest, "-ctv") if padded else value_bytes(one, options) for one in layers)
@@ -316,7 +315,7 @@ def state_rows_more(layout: Layout, options: ServerOptions) -> int:
 
 
 def _spaced(options: ServerOptions, sizes: Cells) -> int:
-    """How many checkpoints fit a slot's context if each is more than the spacing after the last."""
+    """Return how many checkpoints fit a slot's context if each is more than the spacing after the previous one."""
     return min(options.checkpoints, 1 + (sizes.stream - 2) // (options.spacing + 1))
 
 

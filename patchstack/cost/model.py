@@ -1,4 +1,5 @@
-"""A model: its file or shards as one header, with typed access to its keys; and its shape as a file without weights."""
+"""Read a model's file or shards as one header with typed access to its keys, and write its shape as a file without
+weights."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Model:
 
     @property
     def architecture(self) -> str:
-        """What `general.architecture` says. Raises `UsageError` if it says nothing."""
+        """The value of `general.architecture`. Raises `UsageError` if it is missing."""
         found = self.keys.get("general.architecture")
         if not isinstance(found, str):
             raise ModelFileUnreadable(
@@ -37,7 +38,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """What the model calls itself, else the name of its file."""
+        """The model's own name, else the name of its file."""
         found = self.keys.get("general.name")
         return found if isinstance(found, str) and found else self.path.stem
 
@@ -51,8 +52,8 @@ class Model:
         return self.keys.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return a whole number of 0 or above. Raises `UsageError` if it is missing without default, or another
-        kind."""
+        """Return a whole number of 0 or above. Raises `UsageError` if it has a different type, or is missing without
+        default."""
         found = self.value(key)
         if found is None:
             if default is not None:
@@ -80,7 +81,8 @@ class Model:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens: the entries of the tokenizer, else `vocab_size`, else the columns of `token_embd`."""
+        """The size of the vocabulary: the entries of the tokenizer, else `vocab_size`, else the columns of
+        `token_embd`."""
         found = self.keys.get("tokenizer.ggml.tokens")
         if isinstance(found, Skipped):
             return found.length
@@ -95,7 +97,7 @@ class Model:
 
     @property
     def blocks(self) -> int:
-        """Layers of the file, the draft block among them. Raises `UsageError` if there are none, or too many."""
+        """The layers of the file, including the draft block. Raises `UsageError` if there are none, or too many."""
         found = self.number("block_count")
         if not 1 <= found <= 512:  # LLAMA_MAX_LAYERS
             raise ModelFileUnreadable(f"{self.path}: {found} layers, llama.cpp takes 1 to 512")
@@ -105,7 +107,7 @@ class Model:
 def read_model(path: Path) -> Model:
     """Read the headers of a model: of one file, or of all shards if it is the first of several.
 
-    Raises `MissingError` if a file does not exist, and `UsageError` if one is damaged or belongs to another model.
+    Raises `MissingError` if a file does not exist, and `UsageError` if one is damaged or belongs to a different model.
     """
     first = read_header(path)
     count = _whole(first, "split.count")
@@ -129,7 +131,7 @@ def read_model(path: Path) -> Model:
     if missing := [one.name for one in others if not one.is_file()]:
         raise ModelFileMissing(
             f"{len(missing)} of {count} shards are missing: {', '.join(missing[:5])}",
-            hint=f"they belong beside {path}",
+            hint=f"put them next to {path}",
         )
     return _joined(path, first, [read_header(one) for one in others])
 
@@ -170,13 +172,13 @@ def _whole(header: Header, key: str) -> int | None:
 
 
 COPIED = 1 << 16
-"""Bytes up to which a tensor is copied: norms, biases and decays are; weights are not."""
+"""The largest tensor in bytes that is copied: norms, biases and decays are, weights are not."""
 
 
 def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
     """Write the shape of a model to a file, or of each of its shards beside it. Return the files.
 
-    A hole takes no room on disk where the file system has holes. Raises `UsageError` if a file cannot be written.
+    Holes take no disk space if the file system supports them. Raises `UsageError` if a file cannot be written.
     """
     targets = _targets(model, target)
     for header, path in zip(model.headers, targets, strict=True):
@@ -199,7 +201,7 @@ def _targets(model: Model, target: Path) -> tuple[Path, ...]:
     first = f"-00001-of-{count:05d}.gguf"
     if not target.name.endswith(first):
         raise ModelFileUnreadable(
-            f"the model has {count} shards: {target.name} is no name of one", hint=f"-o NAME{first}"
+            f"the model has {count} shards: {target.name} is not the name of a shard", hint=f"-o NAME{first}"
         )
     stem = target.name.removesuffix(first)
     return tuple(target.with_name(f"{stem}-{one:05d}-of-{count:05d}.gguf") for one in range(1, count + 1))

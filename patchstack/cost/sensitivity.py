@@ -1,4 +1,4 @@
-"""How much a result depends on each input: its elasticity, the relative change of one by that of the other."""
+"""Compute the elasticity of a result in each input: its relative change over that of the input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEAR = 0.05
 
 
 class Unit(StrEnum):
-    """What a result counts."""
+    """The unit of a result."""
 
     SECONDS = "seconds"
     BYTES = "bytes"
@@ -30,9 +30,9 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A number that a result depends on. `figure` is `bandwidth` or `peak`, which are written with a unit; `unit` is
-    the one of a range without. `whole` numbers change by `step` at least, and go from `lowest` to `highest`. `leaps`:
-    the result is a staircase, so it is looked at from half to double."""
+    """A number on which a result depends. `figure` is `bandwidth` or `peak`, which are written with a unit; `unit` is
+    the default unit of a range. `whole` numbers change by at least `step`, between `lowest` and `highest`. `leaps` is
+    whether the result is a step function, which is evaluated from half to double."""
 
     value: float
     figure: str = ""
@@ -49,8 +49,8 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result as a function of its inputs. `shares` are the parts of it that stand for an input each: bytes of a
-    group, say. `tokens` gives how many tokens the result is for, if it is a time of tokens."""
+    """A result as a function of its inputs. `shares` are the parts of the result that are proportional to an input,
+    such as bytes of a group. `tokens` returns the number of tokens, if the result is a time of tokens."""
 
     name: str
     unit: Unit
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def now(self) -> dict[str, float]:
-        """The inputs as they are."""
+        """The current values of the inputs."""
         return {name: one.value for name, one in self.inputs.items()}
 
 
@@ -76,8 +76,8 @@ class Elasticity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """A result at one value of an input. `value` in the input's unit: bytes a second, streams, tokens. `speed` in
-    tokens a second, None for what is not a time of tokens."""
+    """A result at one value of an input. `value` is in the input's unit: bytes a second, streams, tokens. `speed` is in
+    tokens a second, None if the result is not a time of tokens."""
 
     result: str
     name: str
@@ -88,7 +88,7 @@ class Variation:
 
 
 def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -> Result:
-    """The time of a decode step of so many streams, with so many tokens each."""
+    """Return the time of a decode step of `streams` streams with `length` tokens each."""
     floor = decode_floor(work, streams, length, bandwidth)
     inputs = {
         "bandwidth": _bandwidth(bandwidth),
@@ -117,7 +117,7 @@ def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -
 def prefill_result(
     work: Workload, prompt: int, before: int, bandwidth: float, peaks: Mapping[str, float]
 ) -> Result | None:
-    """The time of a prompt, all its ubatches. None if a peak is not known: then the time is not known either."""
+    """Return the time of a prompt, all its ubatches. None if a peak is unknown, because the time then is too."""
     floors = prefill_floors(work, prompt, bandwidth, peaks, before=before)
     if any(one.seconds is None for one in floors):
         return None
@@ -154,7 +154,7 @@ def prefill_result(
 
 
 def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[str, float]:
-    """The part of the time that each group's bytes take, in ubatches that memory bounds."""
+    """Return the part of the time that each group's bytes take, in ubatches that memory bounds."""
     total = sum(one.seconds or 0.0 for one in floors)
     found: dict[str, float] = {}
     for one in floors:
@@ -165,7 +165,7 @@ def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[st
 
 
 def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, drafting: bool) -> Result:
-    """The bytes of weights that a step of so many tokens reads."""
+    """Return the bytes of weights that a step of `tokens` tokens reads."""
 
     def weighed(count: int) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -183,7 +183,7 @@ def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, d
 
 
 def memory_result(models: Sequence[Loaded]) -> Result:
-    """The bytes of a device: weights, caches and states of a model, and of a draft model beside it."""
+    """Return the bytes on a device: weights, caches and states of a model, and of its draft model."""
     first = models[0]
     inputs = {
         "context": Input(
@@ -211,7 +211,7 @@ def memory_result(models: Sequence[Loaded]) -> Result:
 def state_result(
     memories: Sequence[LayerMemory], layout: Layout, threshold: float, streams: int, bandwidth: float | None
 ) -> Result:
-    """The time that a step's recurrent state takes; its bytes a sequence without a bandwidth."""
+    """Return the time for a step's recurrent state, or its bytes for a sequence if no bandwidth is given."""
     inputs = {"threshold": Input(value=threshold)}
     if bandwidth is not None:
         inputs |= {"bandwidth": _bandwidth(bandwidth), "streams": Input(value=streams, whole=True)}
@@ -232,8 +232,9 @@ def state_result(
 def elasticities(result: Result) -> tuple[Elasticity, ...]:
     """Return the elasticity of a result in each input, largest first.
 
-    The bytes of a group have their share of the result. The others have the slope of logarithms between 5% less and 5%
-    more, for whole numbers at least a step; a prompt and a ubatch between half and double. An input of 0 has none.
+    The elasticity in a group's bytes is their share of the result. For other inputs it is the slope of logarithms
+    between 5% less and 5% more, at least a step for whole numbers, and between half and double for a prompt and a
+    ubatch. An input of 0 has no elasticity.
     """
     found = [Elasticity(result=result.name, name=name, value=share) for name, share in result.shares.items()]
     for name, one in result.inputs.items():
@@ -260,15 +261,15 @@ def _slope(result: Result, name: str, one: Input) -> float:
 
 
 def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
-    """Return results over a range of an input that they have: `bandwidth=200..300` (GB/s), `streams=1..256`.
+    """Return results over a range of one of their inputs: `bandwidth=200..300` (GB/s), `streams=1..256`.
 
-    Raises `UsageError` for what is not such a range, and for an input that no result has.
+    Raises `UsageError` for an invalid range, and for an input that no result has.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
     hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"
     match = _RANGE.match(text.strip())
     if match is None or match[1].strip() not in names:
-        raise BadValue(f"{text!r} is no range of an input", hint=hint)
+        raise BadValue(f"{text!r} is not a range of an input", hint=hint)
     name = match[1].strip()
     chosen = [one for one in results if name in one.inputs]
     values = _points(text, match, chosen[0].inputs[name], points)
@@ -290,7 +291,7 @@ def _points(text: str, match: re.Match[str], one: Input, points: int) -> list[fl
     try:
         first, last = float(match[2]), float(match[3])
     except ValueError as error:
-        raise BadValue(f"{text!r} is no range: {error}") from error
+        raise BadValue(f"{text!r} is not a range: {error}") from error
     unit = (match[4] or "").strip()
     lowest = one.lowest if one.whole else 0.0
     if not first < last or first < lowest or (first == 0 and one.figure):

@@ -1,4 +1,4 @@
-"""A server's command line as llama.cpp at the pin would read it: `common/arg.cpp`, `tools/server/server.cpp`."""
+"""Read a server's command line as llama.cpp at the pin would: `common/arg.cpp`, `tools/server/server.cpp`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from patchstack.cost.header import CACHE_TYPES, TensorType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What of a command line decides over memory and reuse. Defaults are those of llama-server at the pin.
-
-    `context` 0 is the model's own. `slots` with `unified`: one cache for all slots. `spacing` in tokens, `cache_ram` in
-    MiB (-1: no limit, 0: none). `draft_tokens` is 0 without speculation. `ignored` are options that decide over
-    neither, `unknown` those that nobody here understands.
+    """The options that affect memory and reuse. Defaults are those of llama-server at the pin. `context` 0 means the
+    model's own. With `unified` all `slots` share one cache. `spacing` is in tokens, `cache_ram` in MiB (-1: no limit,
+    0: none). `draft_tokens` is 0 without speculation. `ignored` are options that affect neither, `unknown` those that
+    patchstack does not know.
     """
 
     context: int = 0
@@ -83,7 +82,7 @@ _FLAGS = {
     "--cache-idle-slots": ("save_idle", True),
     "--no-cache-idle-slots": ("save_idle", False),
 }
-# Options that change neither the bytes counted here nor what is reused: with a value, and without.
+# Options that affect neither the bytes counted here nor reuse: with a value, and without.
 _WITH_VALUE = _named(
     "-m --model --host --port -t --threads -tb --threads-batch -ngl --gpu-layers --n-gpu-layers -a --alias --api-key"
     " --chat-template --chat-template-file --temp --top-k --top-p --min-p --seed -s -n --predict --n-predict --timeout"
@@ -107,7 +106,7 @@ _SPECULATION = _named(
 def read_options(command: Sequence[str]) -> ServerOptions:
     """Read a command line, with or without its program in front.
 
-    Raises `UsageError` with every value that cannot be read. Options that are not understood are named in the answer.
+    Raises `UsageError` with every value that cannot be read. Unknown options are listed in the result.
     """
     words = list(command[1:] if command and not command[0].startswith("-") else command)
     found: dict[str, object] = {}
@@ -181,7 +180,7 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
 
 
 def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
-    """The values that follow from others, and complaints about those out of range."""
+    """Fill in the values that follow from others. Raises `UsageError` for those out of range."""
     problems = [
         f"{_NAMES[field][0]} {value}: {said}"
         for field, lowest, said in (

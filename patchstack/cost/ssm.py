@@ -1,4 +1,4 @@
-"""How long the heads of recurrent layers remember, and what it saves to keep the short ones in bf16.
+"""Compute how long the heads of recurrent layers remember, and what is saved by keeping short ones in bf16.
 
 `τ = 1/(|ssm_a|·softplus(ssm_dt))` tokens: the gate is `ssm_a·softplus(α + ssm_dt)` with α from the input
 (`src/models/qwen35.cpp` at the pin), so τ is its value at α = 0. Rounding a state to bf16 at every step adds an error
@@ -31,9 +31,9 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSplit:
-    """Which heads keep f32: those with τ above `threshold`. `f32` by layer and head. `factor` is `1 − n_bf16/2H`, of
-    the bytes of S. `state_bytes` is S and R of a sequence. `step_seconds` reads and writes it for `streams`, None
-    without a bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16, 0 if there is none."""
+    """Which heads keep f32: those with τ above `threshold`. `f32` is by layer and head. `factor` is `1 − n_bf16/2H`,
+    for the bytes of S. `state_bytes` is S and R of a sequence. `step_seconds` is the time to read and write it for
+    `streams`, None without a bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16, 0 if there is none."""
 
     threshold: float
     f32: tuple[tuple[bool, ...], ...]
@@ -48,7 +48,7 @@ class StateSplit:
 def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
     """Return τ of every head of every recurrent layer.
 
-    Raises `MissingError` if the model has no recurrent layers of this kind, and `UsageError` for values that are no
+    Raises `MissingError` if the model has no recurrent layers of this kind, and `UsageError` for values that are not a
     decay.
     """
     tensors = {one.name: one for one in model.tensors}
@@ -86,7 +86,7 @@ def _layer(model: Model, layer: int, name: str, decays: Sequence[float], biases:
 
 
 def softplus(x: float) -> float:
-    """`ln(1 + eˣ)`, without overflow."""
+    """Return `ln(1 + eˣ)`, without overflow."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
@@ -98,7 +98,8 @@ def split(
     bandwidth: float | None = None,
     streams: int = 1,
 ) -> StateSplit:
-    """Return the split at a threshold in tokens: f32 where τ is above it. 0 keeps all heads f32, infinity none."""
+    """Return the split at a threshold in tokens: heads with a larger τ keep f32. 0 keeps all heads in f32, infinity
+    none."""
     f32 = tuple(tuple(tau > threshold for tau in one.tau) for one in memories)
     heads = sum(len(one) for one in f32)
     bf16 = heads - sum(map(sum, f32))
@@ -134,8 +135,8 @@ def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
 def sweep(
     memories: Sequence[LayerMemory], layout: Layout, *, bandwidth: float | None = None, streams: int = 1, most: int = 32
 ) -> tuple[StateSplit, ...]:
-    """Return splits from all f32 to all bf16, at up to `most` thresholds: the grid of a search for the fewest f32 heads
-    that still pass a check of the model's output."""
+    """Return splits from all f32 to all bf16, at up to `most` thresholds. They are the candidates of a search for the
+    fewest f32 heads that still pass a check of the model's output."""
     lengths = sorted({tau for one in memories for tau in one.tau})
     picked = sorted({lengths[round(at * (len(lengths) - 1) / max(1, most - 2))] for at in range(max(1, most - 1))})
     return tuple(split(memories, layout, one, bandwidth=bandwidth, streams=streams) for one in (0.0, *picked))

@@ -1,4 +1,4 @@
-"""Every tensor in exactly one group, and the bytes of each group: in the file, and those that a step reads."""
+"""Assign every tensor to exactly one group, and count the bytes of each group: in the file, and read by a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
 
 
 class Group(StrEnum):
-    """What a tensor is for."""
+    """The purpose of a tensor."""
 
     ATTENTION = "attention"
     RECURRENT = "recurrent"
@@ -35,8 +35,8 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A tensor in its group. `block` is its layer, -1 outside. `routed`: a step reads only the experts that its tokens
-    are sent to. `rows`: a step reads one row a token."""
+    """A tensor in its group. `block` is its layer, -1 outside. `routed` is whether a step reads only the chosen
+    experts, `rows` whether it reads one row for each token."""
 
     tensor: Tensor
     group: Group
@@ -57,14 +57,14 @@ def place(model: Model) -> tuple[Placed, ...]:
 
 
 def is_tied(placed: Iterable[Placed]) -> bool:
-    """Whether the head is the table of embeddings: there is no `output.weight`, and there is a `token_embd`."""
+    """Return whether the head is the embedding table: `output.weight` does not exist, and `token_embd` does."""
     names = {one.tensor.name for one in placed}
     return "output.weight" not in names and "token_embd.weight" in names
 
 
 def _recurrent_blocks(tensors: Iterable[Tensor]) -> frozenset[int]:
-    """Blocks whose `attn_qkv` and `attn_gate` belong to a recurrent layer: they have a state and no attention
-    output."""
+    """Return the blocks whose `attn_qkv` and `attn_gate` belong to a recurrent layer: they have a state and no
+    attention output."""
     state: set[int] = set()
     attention: set[int] = set()
     for one in tensors:
@@ -115,7 +115,7 @@ def _outside(stem: str) -> Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBytes:
-    """Tensors of one group and type: how many, their bytes in the file, and those that a step reads."""
+    """Tensors of one group and type: their number, their bytes in the file, and the bytes that a step reads."""
 
     group: Group
     type: str
@@ -126,7 +126,7 @@ class GroupBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSize:
-    """What a step processes: `tokens` in all. `outputs`: of how many the head gives logits. `drafting`: the draft block
+    """The size of a step: `tokens` in total, `outputs` with logits from the head. `drafting` is whether the draft block
     runs too."""
 
     tokens: float
@@ -136,8 +136,8 @@ class StepSize:
 
 
 def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
-    """Return the bytes by group and type, in the order of `Group`. A tied head is a row of its own, with no bytes in
-    the file."""
+    """Return the bytes by group and type, in the order of `Group`. A tied head is a separate row without bytes in the
+    file."""
     found: dict[tuple[Group, str], list[float]] = {}
     for one in placed:
         entry = found.setdefault((one.group, one.tensor.type.name), [0, 0, 0.0])
@@ -160,8 +160,8 @@ def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
 def read_bytes(one: Placed, step: StepSize) -> float:
     """Return the bytes of a tensor that a step reads.
 
-    Experts: the expected distinct ones. Tables of embeddings: a row a token. The head: once, if there are outputs. The
-    draft block: nothing without speculation.
+    Experts: the expected distinct ones. Embedding tables: one row for each token. The head: once, if there are outputs.
+    The draft block: only with speculation.
     """
     if one.group is Group.DRAFT and not step.drafting:
         return 0.0

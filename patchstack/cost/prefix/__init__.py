@@ -1,1 +1,1 @@
-"""What of a prompt a server reuses from request to request, simulated, and what other ways would cost."""
+"""Simulate which part of a prompt a server reuses from request to request, and what alternatives would cost."""

@@ -1,4 +1,5 @@
-"""Which message of a prompt changed since the step before, and so cost the reuse of all that follows it."""
+"""Find the message of a prompt that changed since the previous step and so prevented the reuse of everything after
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from patchstack.cost.prefix.records import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """The first message that changed: its index in the step before, its role, and what became of it."""
+    """The first message that changed: its index in the previous step, its role, and the change."""
 
     message: int
     role: str
@@ -20,7 +21,7 @@ class Blame:
 def blame(before: Sequence[Message], now: Sequence[Message], answer: str | None = None) -> Blame | None:
     """Return the first message of `before` that is not at its place in `now`. None if messages were only appended.
 
-    `answer` is what the server answered to `before`: it is one of its messages.
+    `answer` is the server's answer to `before`, and counts as one of its messages.
     """
     held = list(before)
     if answer is not None:
@@ -67,12 +68,12 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
 
 @dataclass(slots=True)
 class Conversations:
-    """Tells the conversations of a log apart: a step belongs to the one whose last step shares the most with it."""
+    """Separates the conversations of a log: a step belongs to the one whose last step shares the most with it."""
 
     last: list[tuple[Sequence[Message], str | None]]
 
     def find(self, now: Sequence[Message]) -> int:
-        """Return the number of the conversation that goes on with these messages, a new one if none does."""
+        """Return the number of the conversation that these messages continue, a new one if none fits."""
         best, chosen = 0, -1
         for number, (before, answer) in enumerate(self.last):
             whole = before if answer is None else (*before, Message(role="assistant", text=answer))
@@ -85,17 +86,15 @@ class Conversations:
         return chosen
 
     def step(self, number: int, now: Sequence[Message], answer: str | None) -> Blame | None:
-        """Note a step of a conversation. Return what changed since the one before."""
+        """Record a step of a conversation. Return what changed since the previous one."""
         before, answered = self.last[number]
         self.last[number] = (now, answer)
         return blame(before, now, answered) if before else None
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages two steps share, in order from the start and in all.
-
-    A system message alone is shared by all conversations of an agent: it counts only if the step before had nothing
-    else.
+    """Return how many messages two steps share from the start, or in total if those are not enough to tell. All
+    conversations of an agent share the system message: alone it counts only if the previous step had nothing else.
     """
     prefix = 0
     for one, other in zip(before, now, strict=False):

@@ -1,4 +1,4 @@
-"""How the tokens that an agent processes grow with its steps, and what other ways of building prompts would process."""
+"""Compute how an agent's processed tokens grow with its steps, and how many alternatives would process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """The sum after n steps, about `linear·n + quadratic·n²` tokens."""
+    """The total after n steps, about `linear·n + quadratic·n²` tokens."""
 
     linear: float
     quadratic: float
 
 
 def growth(processed: Sequence[int]) -> Growth:
-    """Return the line that fits the tokens of each step best (least squares), summed.
+    """Return the growth of the total from the line that best fits the tokens of each step (least squares).
 
     A step i of `a + b·i` tokens sums to `(a + b/2)·n + b/2·n²`, with i from 1. One step has no slope.
     """
@@ -31,7 +31,7 @@ def growth(processed: Sequence[int]) -> Growth:
 
 
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the tokens of every step from the first to the last of (step, tokens), on lines between those given."""
+    """Return the tokens of every step from the first to the last of (step, tokens), by linear interpolation."""
     found: list[int] = []
     for (one, tokens), (other, more) in pairwise(steps):
         found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]
@@ -39,16 +39,15 @@ def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
-    """Return how many tokens a step adds, as far as totals tell: the largest growth from one step to the next.
-
-    A prompt in which something is taken away grows by less than what was added. So this is what an append-only prompt
-    adds, if some step only appended. 0 without two steps.
+    """Return an estimate of the tokens that a step adds: the largest growth from one step to the next. A prompt from
+    which parts were removed grows by less than was added. So the estimate is right if at least one step only appended.
+    0 for fewer than two steps.
     """
     return max((later - earlier for earlier, later in pairwise(totals)), default=0)
 
 
 def append_only(first: int, steps: int, added: int) -> int:
-    """Return the tokens that are processed if each of the steps only appends: the first whole, then what is added."""
+    """Return the tokens that are processed if every step only appends: the whole first prompt, then the additions."""
     return first + (steps - 1) * added if steps else 0
 
 

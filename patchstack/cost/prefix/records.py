@@ -1,4 +1,4 @@
-"""Steps of an agent as a log tells them: JSON lines with requests and answers, or the log of a llama-server.
+"""Read the steps of an agent from a log: JSON lines with requests and answers, or the log of a llama-server.
 
 A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request`, `response`
 and, in seconds, `started` and `ended`.
@@ -30,7 +30,7 @@ _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of a chat: `text` with images taken out. `images` are names for their content, one each."""
+    """A message of a chat: `text` is without images. `images` are names for the images' contents."""
 
     role: str
     text: str
@@ -39,7 +39,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A step. What the log does not say is None. `messages` is None for a plain completion, whose text is `prompt`.
+    """A step. Values that the log does not have are None. `messages` is None for a plain completion, whose text is
+    `prompt`.
     Times in seconds: `prefill` and `decode` of the server, `started` and `ended` on the client's clock."""
 
     place: str
@@ -60,7 +61,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The steps of a log, and what it lacks: lines that could not be read, restarts, requests without an end."""
+    """The steps of a log, and its gaps: lines that could not be read, restarts, requests without an end."""
 
     records: tuple[Record, ...]
     gaps: tuple[str, ...]
@@ -69,7 +70,7 @@ class Log:
 def read_log(path: Path) -> Log:
     """Read a log of either form, line by line.
 
-    Raises `MissingError` if the file does not exist or has no step in it, and `UsageError` if it cannot be read.
+    Raises `MissingError` if the file does not exist or has no step, and `UsageError` if it cannot be read.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -150,8 +151,8 @@ def _answered(answer: Any) -> dict[str, Any]:
 
 
 def read_messages(body: Any) -> tuple[Message, ...]:
-    """Return the messages of a request body. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for what
-    is none."""
+    """Return the messages of a request body. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for any
+    other value."""
     return tuple(_message(one) for one in body["messages"])
 
 
@@ -166,7 +167,7 @@ def _message(one: Any) -> Message:
 
 
 def is_image(part: Any) -> bool:
-    """Whether a part of a message's content is an image, or sound."""
+    """Return whether a part of a message's content is an image, or sound."""
     return part.get("type") in ("image_url", "image", "input_audio")
 
 
@@ -191,7 +192,7 @@ def _seconds(of: Any, key: str) -> float | None:
 
 
 def _server_log(path: Path, lines: Iterator[str]) -> Log:
-    """Requests of a server's log. A restart begins its task numbers again; slots may be interleaved."""
+    """Read the requests of a server's log. A restart resets the task numbers; slots may be interleaved."""
     started: dict[tuple[int, int], dict[str, Any]] = {}
     done: list[dict[str, Any]] = []
     restarts, run, open_before = -1, 0, 0
@@ -212,7 +213,7 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
         if new := _NEW.search(text):
             started[key] = {"place": f"{path.name}:{number}", "total": int(new[1]), "slot": int(match[1])}
             started[key]["started"] = _clock(line)
-        if key not in started and _PROMPT.search(text):  # without -lv 4 a log says no more of its prompts
+        if key not in started and _PROMPT.search(text):  # without -lv 4 a log does not describe its prompts
             started[key] = {"place": f"{path.name}:{number}", "slot": int(match[1])}
         entry = started.get(key)
         if entry is None:
@@ -239,8 +240,8 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
 
 
 def _measure(entry: dict[str, Any], text: str) -> None:
-    """The tokens of a prompt, if the log does not say them: what the slot holds at the end, less what was generated but
-    for the last token, which is not in the cache."""
+    """Compute the tokens of a prompt if the log does not have them: the slot's tokens at the end, less the generated
+    ones except the last, which is not in the cache."""
     held = _HELD.search(text)
     if "total" not in entry and held and held[2] == "0" and "generated" in entry:
         entry["total"] = int(held[1]) - entry["generated"] + 1
@@ -262,5 +263,5 @@ def _clock(line: str) -> float | None:
 
 
 def known_totals(records: Sequence[Record]) -> bool:
-    """Whether every step says how many tokens it had and reused."""
+    """Return whether every step has its total and reused tokens."""
     return all(one.total is not None and one.cached is not None for one in records)

@@ -1,4 +1,4 @@
-"""The slots of a server and what they reuse of a prompt, as `tools/server/server-context.cpp` does at the pin."""
+"""Simulate the slots of a server and their reuse of prompts, as in `tools/server/server-context.cpp` at the pin."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class WindowCells:
         self.used = 0
 
     def first(self, sequence: int) -> int:
-        """The smallest position of a sequence, -1 without any."""
+        """Return the smallest position of a sequence, -1 without any."""
         return min(self.where.get(sequence, ()), default=-1)
 
     def last(self, sequence: int) -> int:
-        """The largest position of a sequence, -1 without any."""
+        """Return the largest position of a sequence, -1 without any."""
         return max(self.where.get(sequence, ()), default=-1)
 
     def kept(self, sequence: int) -> list[int]:
-        """The positions that a copy of the sequence's state has: those inside the window of its last."""
+        """Return the positions in a copy of the sequence's state: those inside the window before its last position."""
         last = self.last(sequence)
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
 
     def add(self, sequence: int, positions: range | list[int]) -> bool:
-        """Put the tokens of one ubatch into cells. False if they do not fit; then nothing has changed."""
+        """Put the tokens of one ubatch into cells. Return False, with nothing changed, if they do not fit."""
         found = self._find(len(positions))
         if found is None:
             return False
@@ -98,9 +98,9 @@ class WindowCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request: the tokens of its prompt, where user messages begin in it (none for a plain completion), and the
-    tokens that were generated. `slot` is -1 if the server chooses. `cache` is false for `cache_prompt: false`.
-    `images` are spans (first, end) that an image takes."""
+    """A request: the tokens of its prompt, the starts of user messages in it (none for a plain completion), and the
+    generated tokens. `slot` is -1 if the server chooses. `cache` is false for `cache_prompt: false`. `images` are the
+    spans (first, end) of images."""
 
     prompt: Sequence[int]
     generated: Sequence[int] = ()
@@ -112,10 +112,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """What a request reused: `cached` of `total` tokens, in `slot`. `common` is the prefix that the slot held.
-    `restored` is the tokens of the checkpoint it went back to, -1 without. `checkpoints` are those of the slot
-    afterwards, in tokens. `lost_checkpoints` were erased because there were too many. `refused`: it does not fit the
-    context of a slot."""
+    """The reuse of a request: `cached` of `total` tokens, in `slot`. `common` is the common prefix with the slot.
+    `restored` is the length of the restored checkpoint in tokens, -1 without. `checkpoints` are those of the slot
+    afterwards, in tokens. `lost_checkpoints` is the number that was erased because of the limit. `refused` is whether
+    the request does not fit the context of a slot."""
 
     slot: int
     total: int
@@ -136,17 +136,17 @@ class _Checkpoint:
     tokens: int
     first: int
     last: int
-    kept: tuple[int, ...]  # positions of the window that are saved
+    kept: tuple[int, ...]  # saved positions of the window
     size: int
 
 
 @dataclass(slots=True, kw_only=True)
 class _Prompt:
-    """What a slot or the prompt cache holds."""
+    """An entry of a slot or the prompt cache."""
 
     tokens: list[int] = field(default_factory=list)
     checkpoints: list[_Checkpoint] = field(default_factory=list)
-    kept: tuple[int, ...] = ()  # in the prompt cache: positions of the window that are saved
+    kept: tuple[int, ...] = ()  # in the prompt cache: saved positions of the window
     size: int = 0
 
 
@@ -158,7 +158,7 @@ class _Slot:
 
 
 class Slots:
-    """A server that has just been started."""
+    """A newly started server."""
 
     def __init__(self, layout: Layout, options: ServerOptions, *, context: int | None = None) -> None:
         self.layout = layout
@@ -176,7 +176,7 @@ class Slots:
             self.windows = [WindowCells(size, self.window, chunked=layout.chunked) for _ in range(self.sizes.streams)]
 
     def serve(self, request: Request) -> Reuse:
-        """Process a request and give what it reused."""
+        """Process a request and return its reuse."""
         prompt = list(request.prompt)
         slot = self._choose(prompt, request.slot)
         self._save_idle(slot)
@@ -195,7 +195,7 @@ class Slots:
             )
         cached, common, restored = self._reuse(slot, prompt, request)
         lost = self._process(slot, prompt, cached, request)
-        for token in list(request.generated)[:-1]:  # the last one is never put into the cache
+        for token in list(request.generated)[:-1]:  # the last token is never put into the cache
             self._decode(slot, 1)
             slot.prompt.tokens.append(token)
         self._release(slot)
@@ -211,7 +211,7 @@ class Slots:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """The bytes of all checkpoints that slots hold now."""
+        """The bytes of all current checkpoints of the slots."""
         return sum(one.size for slot in self.slots for one in slot.prompt.checkpoints)
 
     # Choice of a slot
@@ -256,7 +256,7 @@ class Slots:
             if self._save(slot):
                 self._trim()
             if self.options.unified:
-                slot.prompt.tokens = []  # its checkpoints stay, and go when the slot is used again
+                slot.prompt.tokens = []  # its checkpoints stay until the slot is used again
                 for one in self.windows:
                     one.remove(slot.number)
 
@@ -299,8 +299,8 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """The bytes of a slot's whole state: what a token reads of the caches is what is kept of them. Headers of a few
-        bytes are left out."""
+        """Return the bytes of a slot's whole state. The saved part of the caches is the part that a token reads.
+        Headers of a few bytes are ignored."""
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
     # Reuse
@@ -309,7 +309,7 @@ class Slots:
         return self.windows[0 if self.options.unified else slot.number]
 
     def _first_position(self, slot: _Slot) -> int:
-        """`llama_memory_seq_pos_min`."""
+        """Return the first position of a slot, as `llama_memory_seq_pos_min`."""
         held = len(slot.prompt.tokens)
         if self.stateful:
             return held - 1
@@ -349,7 +349,8 @@ class Slots:
     # Processing
 
     def _process(self, slot: _Slot, prompt: list[int], cached: int, request: Request) -> int:
-        """Process the rest of a prompt in batches, with checkpoints on the way. Return how many were lost to others."""
+        """Process the rest of a prompt in batches, and create checkpoints. Return how many checkpoints were erased for
+        new ones."""
         total, lost = len(prompt), 0
         users = set(request.user_starts)
         last_user = max(users, default=-1)
@@ -374,7 +375,7 @@ class Slots:
         return lost
 
     def _batch_end(self, begin: int, total: int, users: set[int], images: Sequence[tuple[int, int]]) -> int:
-        """Where a batch ends: full, before a user message or an image, or where a checkpoint near the end is made."""
+        """Return the end of a batch: when full, before a user message or an image, or at a checkpoint near the end."""
         ends = [total, begin + self.sizes.batch]
         ends += [one for one in users if one > begin]
         ends += [first for first, _ in images if first >= begin]
@@ -395,7 +396,7 @@ class Slots:
         return lost
 
     def _decode(self, slot: _Slot, count: int) -> None:
-        """Put tokens into the memory, in ubatches."""
+        """Add tokens to the memory, in ubatches."""
         if not self.windows:
             return
         at = len(slot.prompt.tokens)
@@ -407,9 +408,9 @@ class Slots:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """The length of the common prefix."""
+    """Return the length of the common prefix."""
     most = min(len(one), len(other))
-    low, high = 0, most  # equal up to low, perhaps not up to high: slices compare fast
+    low, high = 0, most  # bisection: equal up to low, maybe not up to high; comparing slices is fast
     if one[:most] == other[:most]:
         return most
     while high - low > 1:

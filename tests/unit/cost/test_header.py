@@ -155,7 +155,7 @@ def test_a_thousand_damaged_headers_give_no_traceback_and_take_no_memory(tmp_pat
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "is GGUF version 1"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 40, 0), "says that it has 1,099,511,627,776 tensors"),
         (header_bytes({}, [Shape("x", (32,), "f32"), Shape("x", (32,), "f32")]) + bytes(256), "'x' occurs twice"),
-        (header_bytes({}, [Shape("x", (33,), "q8_0")]) + bytes(256), "no whole blocks of q8_0"),
+        (header_bytes({}, [Shape("x", (33,), "q8_0")]) + bytes(256), "not whole blocks of q8_0"),
         (header_bytes({"general.alignment": 24}, []), "alignment 24 is not a power of two"),
     ],
 )

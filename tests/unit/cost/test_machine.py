@@ -73,7 +73,7 @@ def test_a_file_that_is_no_machine_is_refused(tmp_path: Path, text: str) -> None
 
 
 def test_a_machine_that_nobody_knows_is_told_with_those_known() -> None:
-    with pytest.raises(MissingError, match="there is no machine 'gb99'") as told:
+    with pytest.raises(MissingError, match="no machine is named 'gb99'") as told:
         find_machine("gb99")
     assert "gb10" in str(told.value.hint)
 

@@ -32,7 +32,7 @@ def test_every_shard_gets_a_shape(tmp_path: Path) -> None:
     found = write_shape(model, tmp_path / "shape-00001-of-00003.gguf")
     assert [one.name for one in found] == [f"shape-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
     assert len(read_model(found[0]).tensors) == 3
-    with pytest.raises(UsageError, match=r"the model has 3 shards: shape\.gguf is no name of one") as told:
+    with pytest.raises(UsageError, match=r"the model has 3 shards: shape\.gguf is not the name of a shard") as told:
         write_shape(model, tmp_path / "shape.gguf")
     assert told.value.hint == "-o NAME-00001-of-00003.gguf"
 
