@@ -1,7 +1,6 @@
-"""JSON whose bytes depend on the value alone: keys are sorted. The only module that writes any such form.
-
-Digests, names and files are made of these bytes. A form that changes by one blank makes every kept build, observation
-and decision unknown.
+"""Write canonical JSON, whose bytes depend only on the value: keys are sorted. Nothing else writes these forms.
+Digests, names and files are made from these bytes. If a form changes by one blank, no stored build, observation or
+decision is found again.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ def canonical(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002  (json'
 
 
 def one_line(value: Any) -> str:
-    """Return the form for one document a line: a blank after every colon and comma, ASCII, no newline at the end.
-
-    Requests to a server, and the digests of toolchains and of requests, are made of it too.
+    """Return the form for one document on a line: a blank after every colon and comma, ASCII, no newline at the end. It
+    is also used for requests to a server, and for the digests of toolchains and of requests.
     """
     return json.dumps(value, sort_keys=True)
 

@@ -1,8 +1,8 @@
-"""The causes of errors, one class each, with a code that stays. docs/troubleshooting.md has an entry for each code.
+"""The causes of errors: one class for each, with a permanent code. docs/troubleshooting.md has an entry for each code.
 
 The hundreds are areas: 01 command line, 02 workspace, 03 git, 04 series, 05 engines, 06 builds, 07 gates and evidence,
-08 measurements, 09 sync, 10 files, 11 CI. A code is never used again. A class that is caught for what it means is
-defined beside the code that raises it, with a code of the same numbering.
+08 measurements, 09 sync, 10 files, 11 CI. A code is never reused. A class that callers catch is defined next to the
+code that raises it, with a code from the same numbering.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageErro
 
 
 class OptionConflict(UsageError):
-    """Options that do not go together."""
+    """Options that exclude each other."""
 
     code = "PS0101"
 
@@ -41,7 +41,7 @@ class BadPath(UsageError):
 
 
 class AlreadyExists(UsageError):
-    """It already exists."""
+    """A file or directory already exists."""
 
     code = "PS0106"
 
@@ -59,7 +59,7 @@ class OutputUnwritable(UsageError):
 
 
 class ReasonMissing(UsageError):
-    """A reason is missing."""
+    """A required reason is missing."""
 
     code = "PS0109"
 
@@ -131,7 +131,7 @@ class NoCommonHistory(MissingError):
 
 
 class NotDescended(NotHeldError):
-    """The fork is not built on the pin."""
+    """The fork is not based on the pin."""
 
     code = "PS0306"
 
@@ -155,19 +155,19 @@ class CloneMissing(MissingError):
 
 
 class BranchInTheWay(UsageError):
-    """A branch is in the way."""
+    """A branch of that name already exists."""
 
     code = "PS0310"
 
 
 class GitStillAtWork(MissingError):
-    """git is still at work, or gave too little."""
+    """git is still running, or its output is incomplete."""
 
     code = "PS0311"
 
 
 class BadRepositoryAddress(UsageError):
-    """Not an address of a repository."""
+    """The address is not that of a repository."""
 
     code = "PS0318"
 
@@ -215,7 +215,7 @@ class PatchDoesNotApply(NotHeldError):
 
 
 class NothingToCompare(MissingError):
-    """Nothing to compare with."""
+    """There is nothing to compare with."""
 
     code = "PS0408"
 
@@ -257,7 +257,7 @@ class NotAMirror(ConfigError):
 
 
 class BadEngineAddress(UsageError):
-    """A bad address of an engine."""
+    """The address is not that of an engine."""
 
     code = "PS0501"
 
@@ -269,7 +269,7 @@ class EngineConfigUnusable(ConfigError):
 
 
 class JobRefused(UsageError):
-    """A job cannot be run so."""
+    """A job cannot be run with these settings."""
 
     code = "PS0503"
 
@@ -293,7 +293,7 @@ class JobCannotStart(MissingError):
 
 
 class GpuNotGiven(MissingError):
-    """The job gets no GPU."""
+    """The job cannot get a GPU."""
 
     code = "PS0507"
 
@@ -335,7 +335,7 @@ class NoServersHere(MissingError):
 
 
 class BuildPlanRefused(UsageError):
-    """The build cannot be done so."""
+    """The build cannot be done with these options."""
 
     code = "PS0601"
 
@@ -461,7 +461,7 @@ class DecisionRefused(UsageError):
 
 
 class AcceptanceNotReady(MissingError):
-    """Something that the acceptance needs is missing."""
+    """A requirement of the acceptance is missing."""
 
     code = "PS0720"
 
@@ -515,7 +515,7 @@ class TraceUnreadable(MissingError):
 
 
 class TraceRefused(UsageError):
-    """A log cannot be read so."""
+    """A log cannot be read with these options."""
 
     code = "PS0812"
 
@@ -539,13 +539,13 @@ class ModelFileMissing(MissingError):
 
 
 class CostUnknown(MissingError):
-    """The cost is not known."""
+    """The cost is unknown."""
 
     code = "PS0823"
 
 
 class CostRefused(UsageError):
-    """The cost cannot be computed so."""
+    """The cost cannot be computed with these options."""
 
     code = "PS0824"
 
@@ -563,7 +563,7 @@ class ServerSilent(MissingError):
 
 
 class SyncNotReady(UsageError):
-    """The sync is not at this step."""
+    """The sync is at a different step."""
 
     code = "PS0901"
 
@@ -599,7 +599,7 @@ class SyncRepositoryGone(MissingError):
 
 
 class Busy(UsageError):
-    """Another run is at work."""
+    """Another run is in progress."""
 
     code = "PS1001"
 
@@ -629,7 +629,7 @@ class MachineRefused(MissingError):
 
 
 class NoRunner(MissingError):
-    """No CI runner is here."""
+    """This is not a CI runner."""
 
     code = "PS1101"
 

@@ -1,7 +1,6 @@
-"""The one error family. Every failure a user can meet is a `PatchstackError` with message, hint, code and exit status.
-
-What is raised is a class with a `code` of its own: those of `patchstack.causes`, or one beside the code that raises it.
-The classes here are their bases. `ci/error_codes.py` checks that each code has an entry in docs/troubleshooting.md.
+"""The base classes of errors. Every failure that a user can see is a `PatchstackError` with message, hint, code and
+exit status. Each raised class has its own `code`: it is defined in `patchstack.causes`, or next to the code that raises
+it. `ci/error_codes.py` checks that each code has an entry in docs/troubleshooting.md.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Exit(IntEnum):
 
 
 class PatchstackError(Exception):
-    """A failure with the words for its reader: what failed and where, then what to do next.
+    """A failure with a message for the user: what failed and where, and a hint on what to do next.
 
     `problems` holds further complaints of the same kind, so that all of them are reported at once.
     """
@@ -41,7 +40,7 @@ class PatchstackError(Exception):
     def render(self, about: str = "", *, coded: bool = False) -> str:
         """Return the text for stderr: `error:`, one line a problem, and `hint:` after a blank line.
 
-        `about` is the series that the error is about, if the command is about several. With `coded` the first word is
+        `about` is the series of the error, if the command handles several. With `coded` the first word is
         `error[PS0407]:`.
         """
         word = f"error[{self.code}]" if coded and self.code else "error"
@@ -59,18 +58,18 @@ class UsageError(PatchstackError):
 
 
 class ConfigError(PatchstackError):
-    """`patchstack.yaml`, a lock or a patch directory that cannot be used as it is."""
+    """`patchstack.yaml`, a lock or a patch directory cannot be used."""
 
     exit_code = Exit.USAGE
 
 
 class MissingError(PatchstackError):
-    """Something is not here: git, a repository, an object, the network, anything to compare with."""
+    """Something is missing: git, a repository, an object, the network, anything to compare with."""
 
     exit_code = Exit.MISSING
 
 
 class NotHeldError(PatchstackError):
-    """It was checked and does not hold."""
+    """A check was made and does not hold."""
 
     exit_code = Exit.DOES_NOT_HOLD

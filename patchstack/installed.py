@@ -1,4 +1,4 @@
-"""How this patchstack was installed, how it is called from a shell, and which command adds an optional extra to it.
+"""Find out how this patchstack was installed, how to call it from a shell, and which command adds an optional extra.
 
 Sources: PEP 610 (`direct_url.json`); `pipx_metadata.json` of pipx 1.0 to 1.18; `uv-receipt.toml`, and the environments
 in the cache of uvx, of uv 0.13.
@@ -28,7 +28,7 @@ _DISTRIBUTION = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class By(StrEnum):
-    """What made the environment. UVX and PIPX_RUN make one for a single run, in a cache."""
+    """The tool that made the environment. UVX and PIPX_RUN make one for a single run, in a cache."""
 
     PIP = "pip"
     UV_TOOL = "uv tool"
@@ -39,10 +39,10 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An installation. `source` is a checkout's directory or a PEP 508 URL, None if nothing says where it came from
-    or that is gone; `editable` is for a directory. `extras` are those with all their packages here, `requirements`
-    are the packages of each. `importable` is false for a checkout that runs without being installed. `pip_install` is
-    how packages get into this environment, `program` and `arguments` are how this process was started."""
+    """An installation. `source` is a checkout's directory or a PEP 508 URL, None if it is unknown or no longer exists;
+    `editable` applies to a directory. `extras` are those with all packages installed, `requirements` are the packages
+    of each. `importable` is false for a checkout that runs without being installed. `pip_install` is the command that
+    installs packages into this environment; `program` and `arguments` are those of this process."""
 
     by: By
     source: str | None
@@ -65,7 +65,7 @@ def install_hint(*extras: str) -> str:
 def command_for(installed: Installed, extras: Sequence[str]) -> str:
     """Return the command that adds extras to an installation.
 
-    The command that renews its environment is told to keep the extras that are here already.
+    A command that recreates the environment keeps the installed extras.
     """
     if installed.by is By.PIP:
         wanted = tuple(extras)
@@ -86,12 +86,12 @@ def command_for(installed: Installed, extras: Sequence[str]) -> str:
 
 
 def typed_as() -> str:
-    """Return how this program is called from a shell in any directory: by its name if that finds it, else by path."""
+    """Return how to call this program from a shell in any directory: by name if PATH finds it, else by path."""
     return call_of(here())
 
 
 def call_of(installed: Installed) -> str:
-    """Return how an installation is called from a shell in any directory."""
+    """Return how to call an installation from a shell in any directory."""
     if installed.by in (By.UVX, By.PIPX_RUN):
         return shlex.join(_once(installed, installed.extras))
     program = installed.program
@@ -105,8 +105,8 @@ def call_of(installed: Installed) -> str:
 
 
 def here() -> Installed:
-    """Read how this very patchstack was installed. Does not raise; what cannot be read is taken for missing."""
-    from importlib import metadata  # only for a hint: start-up
+    """Read how the running patchstack was installed. Does not raise; unreadable files count as missing."""
+    from importlib import metadata  # imported here, as only a hint needs it
 
     prefix = Path(sys.prefix)
     program = Path(sys.argv[0]).absolute()
@@ -132,7 +132,7 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
 
     The source is None without such a file, for one that cannot be read, and if it names a file that no longer exists.
     """
-    import json  # only for a hint: start-up
+    import json  # imported here, as only a hint needs it
 
     try:
         found = json.loads(direct_url or "null")
@@ -155,9 +155,8 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
 
 
 def requirements_of(requires: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the packages of each extra from `Requires-Dist` lines, with their versions and without markers.
-
-    The extra `dev` is for a checkout's own development and is left out.
+    """Return the packages of each extra from `Requires-Dist` lines, with versions and without markers. The extra `dev`,
+    for developing patchstack, is omitted.
     """
     found: dict[str, list[str]] = {}
     for line in requires:
@@ -177,8 +176,8 @@ def _made_by(prefix: Path) -> By:
 
 
 def _pip_install(python: Path, prefix: Path) -> str:
-    """Return the command that installs packages into this environment: `pip` if PATH finds that of this environment,
-    and uv if it has no pip."""
+    """Return the command that installs packages into this environment: `pip` if PATH finds this environment's pip, uv
+    if it has none."""
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"
     if prefix == Path(sys.base_prefix):
@@ -190,7 +189,7 @@ def _pip_install(python: Path, prefix: Path) -> str:
 
 
 def _uvx() -> str:
-    """`uvx`, or uv by its path: uv names itself to the programs that it runs."""
+    """Return `uvx`, or uv by its path, which uv passes to the programs that it runs."""
     uv = os.environ.get("UV")
     return "uvx" if uv is None or shutil.which("uvx") else f"{shlex.quote(uv)} tool run"
 
@@ -224,12 +223,12 @@ def _specifier(installed: Installed, extras: Sequence[str]) -> str:
 
 
 def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """The words that run an installation made for a single run once more, with these extras."""
+    """Return the command that repeats a single-run installation with these extras."""
     start = ["pipx", "run", "--spec"] if installed.by is By.PIPX_RUN else [*shlex.split(installed.uvx), "--from"]
     return [*start, _specifier(installed, extras), NAME]
 
 
 def _packages(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """The packages of extras by name, for an installation that came from nowhere that is known."""
+    """Return the packages of extras by name, for an installation of unknown origin."""
     found = [package for extra in extras for package in installed.requirements.get(extra, ())]
     return found or [_specifier(installed, extras)]

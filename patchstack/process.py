@@ -1,4 +1,4 @@
-"""The one door to the programs we run: list arguments, a cleaned environment, limits, process-group kill."""
+"""Run programs: list arguments, a cleaned environment, limits, process-group kill. Nothing else starts processes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _KEPT_FOR_NETWORK = (
 )
 
 PIPE = subprocess.PIPE
-"""For `start`: the program's stderr is to be read from `Child.stderr`."""
+"""For `start`: makes the program's stderr readable as `Child.stderr`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a program gave. `code` is its exit code; negative is the signal that ended it."""
+    """The result of a program. `code` is its exit status; if negative, the signal that ended it."""
 
     args: tuple[str, ...]
     code: int
@@ -41,7 +41,7 @@ class Finished:
 
     @property
     def complaint(self) -> str:
-        """Its stderr as text, without trailing blanks."""
+        """The program's stderr as text, without trailing blanks."""
         return self.stderr.decode("utf-8", "replace").strip()
 
 
@@ -49,7 +49,7 @@ _listeners: list[Callable[[Sequence[str]], None]] = []
 
 
 def tell_programs(listener: Callable[[Sequence[str]], None]) -> Callable[[], None]:
-    """Call the listener with the arguments of every program before it is run. Return what ends that."""
+    """Call the listener with the arguments of every program before it is run. Return a function that removes it."""
     _listeners.append(listener)
     return lambda: _listeners.remove(listener)
 
@@ -63,13 +63,14 @@ _LARGE = 4 << 20
 
 
 class ProgramTimeout(MissingError):
-    """A program took longer than its limit and was killed with all it had started."""
+    """A program exceeded its limit and was killed, together with its children."""
 
     code = "PS0517"
 
 
 def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
-    """The environment for a program: an allow-list of this one's (no `GIT_*` from hooks), C locale, and `extra`."""
+    """Return the environment for a program: an allow-list of this one's (no `GIT_*` from hooks), C locale, and
+    `extra`."""
     kept = _KEPT + (_KEPT_FOR_NETWORK if network else ())
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["LC_ALL"] = "C"
@@ -87,7 +88,7 @@ def run(
     on_stderr: Callable[[str], None] | None = None,
     hold: Sequence[int] = (),
 ) -> Finished:
-    """Run a program to its end and give all it printed.
+    """Run a program to its end and return its output.
 
     `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds; past it, or on any
     exception here (Ctrl-C included), the program's whole process group is killed. `on_stderr` gets stderr as it comes.
@@ -132,7 +133,8 @@ def run(
 
 @contextlib.contextmanager
 def _standard_input(content: bytes) -> Iterator[IO[bytes] | int]:
-    """What a program reads: nothing, a pipe, or a file if it is much, since a pipe takes a page at a time."""
+    """Yield the standard input of a program: nothing, a pipe, or a file for large input, because a pipe takes only a
+    page at a time."""
     if len(content) <= _LARGE:
         yield subprocess.PIPE if content else subprocess.DEVNULL
         return
@@ -145,10 +147,8 @@ def _standard_input(content: bytes) -> Iterator[IO[bytes] | int]:
 
 
 class Child:
-    """A program that runs while its caller does something else. It leads a session and a process group of its own:
-    Ctrl-C at the terminal does not reach it.
-
-    The caller ends it, in one of two ways: `end_group`, or `terminate` or `kill`, then `wait`.
+    """A program that runs in the background. It leads its own session and process group, so Ctrl-C at the terminal does
+    not reach it. The caller must end it: with `end_group`, or with `terminate` or `kill` followed by `wait`.
     """
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -186,22 +186,22 @@ class Child:
         return self._child.wait()
 
     def wait_at_most(self, seconds: float) -> int | None:
-        """Return its exit code once it has ended. None if it still runs after so many seconds."""
+        """Return its exit code once it has ended. None if it still runs after `seconds` seconds."""
         try:
             return self._child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def terminate(self) -> None:
-        """Send it SIGTERM, unless it has ended. What it started gets none."""
+        """Send it SIGTERM, unless it has ended. Its children get no signal."""
         self._child.terminate()
 
     def kill(self) -> None:
-        """Send it SIGKILL, unless it has ended. What it started gets none."""
+        """Send it SIGKILL, unless it has ended. Its children get no signal."""
         self._child.kill()
 
     def end_group(self) -> None:
-        """Kill it and all it started, unless it has ended. Then reap it and close its stderr."""
+        """Kill it and its children, unless it has ended. Then reap it and close its stderr."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -224,7 +224,7 @@ def start(
     `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors, of
     which the program gets copies; None is /dev/null. `stderr` may be `PIPE`.
 
-    Raises `OSError` or `ValueError` if it cannot be started: only the caller knows what it was for.
+    Raises `OSError` or `ValueError` if it cannot be started; the caller reports the error, as it knows the purpose.
     """
     _tell(args)
     return Child(
@@ -241,7 +241,7 @@ def start(
 
 
 def attached(args: Sequence[str]) -> int:
-    """Run a program on this process's own terminal, as a shell would, and give its exit code.
+    """Run a program on this process's terminal, as a shell would, and return its exit status.
 
     Raises `MissingError` if it is not installed.
     """
@@ -257,7 +257,7 @@ def attached(args: Sequence[str]) -> int:
 def _communicate_streaming(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, on_stderr: Callable[[str], None]
 ) -> tuple[bytes, bytes]:
-    """`communicate`, with every line (or carriage-return update) of stderr handed on as it comes."""
+    """As `communicate`, but pass on every line (or carriage-return update) of stderr when it arrives."""
     source = child.stderr
     assert source is not None
     seen = bytearray()
@@ -287,7 +287,7 @@ def _communicate_streaming(
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    """End a program and all it started: its process group gets SIGKILL, then it is reaped."""
+    """Kill a program's process group with SIGKILL, then reap the program."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,6 +1,5 @@
-"""The parts of a command's work that take time, for whoever shows them.
-
-A task without a watcher costs next to nothing.
+"""Report the slow parts of a command to a watcher, which shows the progress. Without a watcher a task costs almost
+nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Watcher(Protocol):
-        """Shows tasks. Each call gets the open tasks, the outermost first."""
+        """Shows tasks. Each call gets the open tasks, outermost first."""
 
         def began(self, tasks: list[Task]) -> None:
             """The last of the tasks has begun."""
@@ -25,28 +24,28 @@ if TYPE_CHECKING:
             ...
 
         def close(self) -> None:
-            """No more tasks come."""
+            """There are no more tasks."""
             ...
 
 
 Item = TypeVar("Item")
 
 PATIENCE = 2.0
-"""Seconds: what takes less is not worth showing."""
+"""Shorter tasks, in seconds, are not shown."""
 
 
 class Task:
-    """One part of the work, under way. Only `task` makes it; the code inside says how far it is.
+    """One part of the work in progress. Only `task` creates it; the code inside reports its progress.
 
-    `name` says what is done (`verify paged`). `key` names the tasks that take equally long: the last one's duration is
-    what this one is expected to take; without a key nothing is expected. `done` of `total` items are done; `total` is 0
-    if that is not known. `doing` is what happens now, in a few words. `announced` tasks are shown from their start,
-    others after a while. `typical`: the duration is worth remembering. `began` is of the monotonic clock, in seconds.
+    `name` is what is done (`verify paged`). Tasks with the same `key` take about equally long: the duration of the last
+    one is the estimate for the next. `done` of `total` items are done; `total` is 0 if unknown. `doing` describes the
+    current activity. `announced` tasks are shown from their start, others after a while. `typical` is whether to
+    remember the duration. `began` is a time of the monotonic clock in seconds.
     """
 
     __slots__ = ("announced", "began", "doing", "done", "key", "name", "total", "typical")
 
-    # No dataclass: every command line waits for this module.
+    # Not a dataclass, because every command imports this module and must start fast.
     def __init__(self, name: str, key: str = "", *, announced: bool = False) -> None:
         self.name = name
         self.key = key
@@ -57,12 +56,12 @@ class Task:
         self.began = monotonic()
 
     def at(self, done: int, total: int, doing: str = "") -> None:
-        """Say how far the task is."""
+        """Set the progress of the task."""
         self.done, self.total, self.doing = done, total, doing
 
 
 class _Watch:
-    """A watcher that is made when the first task begins."""
+    """A watcher that is created when the first task begins."""
 
     def __init__(self, make: Callable[[], Watcher]) -> None:
         self.make = make
@@ -79,7 +78,8 @@ _watches: list[_Watch] = []
 
 
 def watch(make: Callable[[], Watcher]) -> Callable[[], None]:
-    """Let a watcher see the tasks that begin from now on; it is made for the first of them. Return what ends that."""
+    """Show all later tasks with a watcher, which `make` creates for the first one. Return a function that stops
+    this."""
     one = _Watch(make)
     _watches.append(one)
 
@@ -93,7 +93,7 @@ def watch(make: Callable[[], Watcher]) -> Callable[[], None]:
 
 @contextmanager
 def task(name: str, *, key: str = "", announced: bool = False) -> Iterator[Task]:
-    """Do a part of the work, which is shown while the block, or the decorated function, runs."""
+    """Show a task while the block, or the decorated function, runs."""
     one = Task(name, key, announced=announced)
     _open.append(one)
     watcher = _watches[-1].watcher() if _watches else None
@@ -111,20 +111,20 @@ def task(name: str, *, key: str = "", announced: bool = False) -> Iterator[Task]
 
 
 def counted(items: Iterable[Item], one: Task, total: int, say: Callable[[Item], str]) -> Iterator[Item]:
-    """The items, while the task counts them. `say` gives what is done with an item, in a few words."""
+    """Yield the items and count them in the task. `say` returns a short description of the work on an item."""
     for number, item in enumerate(items):
         one.at(number, total, say(item))
         yield item
 
 
 def doing(text: str) -> None:
-    """Say what happens now in the innermost task, if there is one."""
+    """Set the current activity of the innermost task, if any."""
     if _open:
         _open[-1].doing = text
 
 
 def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
-    """The items, each with the seconds that it took to come."""
+    """Yield the items, each with the seconds that it took to produce."""
     began = monotonic()
     for item in items:
         yield item, monotonic() - began
@@ -132,7 +132,8 @@ def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
 
 
 def longest(durations: Sequence[tuple[str, float]]) -> str | None:
-    """Which of several took most of the time (`greedy took 41 s of 63 s`); None if all were quick, or there is one."""
+    """Return which of several took most of the time (`greedy took 41 s of 63 s`); None if all were quick, or if there
+    is only one."""
     total = sum(seconds for _, seconds in durations)
     if len(durations) < 2 or total <= PATIENCE:
         return None
@@ -141,7 +142,7 @@ def longest(durations: Sequence[tuple[str, float]]) -> str | None:
 
 
 def clock(seconds: float) -> str:
-    """A duration: `9.2 s`, `41 s`, `1 min 03 s`, `2 h 05 min`."""
+    """Return a duration: `9.2 s`, `41 s`, `1 min 03 s`, `2 h 05 min`."""
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""The three answers of a check: it holds, it does not, or it could not be judged."""
+"""The three results of a check: it holds, it does not, or it could not be judged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from patchstack.errors import Exit
 
 
 class Verdict(StrEnum):
-    """PASS and FAIL are judgements; INVALID says that none could be made (lost output, a tool that does not exist)."""
+    """PASS and FAIL are judgements; INVALID means that none could be made (lost output, a missing tool)."""
 
     PASS = "PASS"  # noqa: S105  (a verdict, not a password)
     FAIL = "FAIL"
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> Exit:
-    """What a command exits with: 1 for any FAIL, else 4 for any INVALID or for no verdict at all, else 0."""
+    """Return the exit status of a command: 1 for any FAIL, else 4 for any INVALID or no verdict at all, else 0."""
     seen = set(verdicts)
     if Verdict.FAIL in seen:
         return Exit.DOES_NOT_HOLD
@@ -25,9 +25,8 @@ def exit_code(verdicts: Iterable[Verdict]) -> Exit:
 
 
 def verdict_line(what: str, verdicts: Sequence[Verdict], excused: Sequence[Verdict] | None = None) -> str:
-    """The last line of a command that judges: one verdict, and how many there are of each.
-
-    `excused` are the verdicts that count if some of them were excused.
+    """Return the last line of a command that judges: the overall verdict, and the count of each. `excused` are the
+    verdicts after excusing some, which decide the overall one.
     """
     codes = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}
     whole = codes.get(exit_code(verdicts if excused is None else excused), Verdict.INVALID)

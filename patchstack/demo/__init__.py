@@ -1,1 +1,1 @@
-"""A small upstream of our own, a fork of it and its series: for trying things without a network."""
+"""A small upstream with a fork and its series, to try patchstack without a network."""

@@ -1,4 +1,4 @@
-"""Make the demo's repositories, series and workspaces. The same ids on every machine."""
+"""Create the demo's repositories, series and workspaces, with the same ids on every machine."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ _BROKEN_SERIES = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A way in which a series stops being its fork: the series' name in the broken workspace, and what was done."""
+    """A series that differs from its fork: its name in the broken workspace, and the change."""
 
     name: str
     what: str
@@ -109,13 +109,13 @@ DROPPED = Broken(name="dropped", what="patch 0004 was deleted")
 MOVED = Broken(name="moved-on", what="the fork has a commit that was never exported")
 
 GOOD, CHANGED, LOST = "paged-next", "coarse-keys", "short-log"
-"""Branches of the fork with a commit more than the series: one that changes nothing a model says, one that does, one
-that loses what it says. The last two go on from the first."""
+"""Branches of the fork with one more commit than the series: the first does not change a model's output, the second
+changes it, the third loses output. The last two start from the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Where the demo is: its directory, the file of the workspace that holds, the pin."""
+    """A created demo: its directory, the file of the valid workspace, the pin."""
 
     root: Path
     workspace: Path
@@ -123,7 +123,7 @@ class Demo:
 
 
 def build_demo(root: Path) -> Demo:
-    """Make the demo in a new or empty directory. Raises `UsageError` if there is something already."""
+    """Create the demo in a new or empty directory. Raises `UsageError` if the directory is not empty."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise AlreadyExists(f"{root} is there already", hint="name another directory: patchstack demo DIR")
     root.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ def build_demo(root: Path) -> Demo:
 
 
 def _break(root: Path, pin: str) -> None:
-    """Copies of the series, broken in three ways, and a workspace that names them."""
+    """Create copies of the series, broken in three ways, and a workspace for them."""
     for broken in (EDITED, DROPPED):
         shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / broken.name)
     edited = _numbered(root / "broken" / "patches" / EDITED.name, 2)
@@ -186,7 +186,7 @@ def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:
 
 
 class _Repository:
-    """A repository being told a story: files in memory, one commit after the other, one hour apart."""
+    """A repository under construction: files in memory, and commits one hour apart."""
 
     def __init__(self, path: Path, branch: str, start: _Repository | None = None) -> None:
         self.path = path
@@ -202,13 +202,13 @@ class _Repository:
         self.branch(branch)
 
     def branch(self, name: str) -> None:
-        """Go on on another branch, from here."""
+        """Start a new branch here and continue on it."""
         self._ref = f"refs/heads/{name}"
         if self._head is not None:
             self._repository.references.create(self._ref, self._head, force=True)
 
     def aside(self, name: str, chapter: Chapter) -> None:
-        """Make a commit of the story on a branch of its own, and come back to this one."""
+        """Commit a chapter on a separate branch, then return to this branch."""
         ref, head, files = self._ref, self._head, dict(self.files)
         self.branch(name)
         self.tell(chapter)
@@ -218,7 +218,7 @@ class _Repository:
         self.files.update({path: (content, executable) for path, content, executable in files})
 
     def tell(self, chapter: Chapter) -> None:
-        """Make a commit of the story."""
+        """Commit a chapter."""
         for edit in chapter.edits:
             if isinstance(edit, Create):
                 self.files[edit.path] = ((_HERE / "fork" / edit.source).read_bytes(), edit.executable)

@@ -1,4 +1,4 @@
-"""A model file for minillm, the one that `minillm-make-model --seed N` writes: no program is needed to have it.
+"""Create the model file that `minillm-make-model --seed N` writes, without running that program.
 
 The format is that of `src/model-io.cpp` of the demo's upstream, the weights are those of `model::randomize`.
 """
@@ -17,7 +17,7 @@ _STEPS = 1 << 23
 
 
 def model_file(seed: int) -> bytes:
-    """The bytes of a model with random weights; numbers have 4 bytes, the lowest first."""
+    """Return the bytes of a model with random weights. Numbers have 4 bytes, little-endian."""
     sizes = (_VOCABULARY, _CONTEXT, _WIDTH, _LAYERS, _HEADS, _HEADS_KV, _FF, _FF_EXPERT, _EXPERTS, _EXPERTS_USED)
     parts = [b"MLLM", struct.pack("<11I2f", 1, *sizes, _ROPE_BASE, _NORM_EPS)]
     for name, columns, rows in _tensors():
@@ -28,7 +28,7 @@ def model_file(seed: int) -> bytes:
 
 
 def _tensors() -> Iterator[tuple[str, int, int]]:
-    """Names, columns and rows, in the order of the file. Layers: attention, recurrent, attention with experts."""
+    """Yield names, columns and rows, in the order of the file. Layers: attention, recurrent, attention with experts."""
     yield "tok_embd", _WIDTH, _VOCABULARY
     for layer in range(_LAYERS):
         recurrent, experts = layer % 3 == 1, layer % 3 == 2
@@ -50,8 +50,8 @@ def _tensors() -> Iterator[tuple[str, int, int]]:
 
 
 def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
-    """Weights of one tensor: from -scale to scale, around 1 for a norm. Each step is rounded to 32 bits, as a float
-    of C++ is."""
+    """Return the weights of one tensor: from -scale to scale, around 1 for a norm. Each step is rounded to 32 bits, as
+    a C++ float."""
     norm = name.endswith("_norm")
     scale = _float32(0.1 if norm else math.sqrt(_float32(3.0 / (1 if name == "tok_embd" else columns))))
     state = seed
@@ -66,7 +66,8 @@ def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
 
 
 def _bias() -> list[float]:
-    """Random logits favour no byte: blanks and small letters are preferred, so that a terminal can show the text."""
+    """Return the output bias, which prefers blanks and lower-case letters. Random logits alone would give text that a
+    terminal cannot show."""
     return [0.0 if token == 32 or 97 <= token <= 122 else -6.0 for token in range(_VOCABULARY)]
 
 

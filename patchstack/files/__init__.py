@@ -1,1 +1,1 @@
-"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`. Knows no git and no patches."""
+"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`. Independent of git and patches."""

@@ -1,5 +1,4 @@
-"""Files that are whole or not at all: new ones, replaced ones, and writes that reach the disk. The only module that
-renames."""
+"""Create and replace files atomically, and flush them to disk. Nothing else renames files."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from patchstack.files.processes import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:
-    """Raise `UsageError` if a directory to be made already exists, unless it is empty."""
+    """Raise `UsageError` if a new directory already exists and is not empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise AlreadyExists(f"{directory} is there already", hint="name a new directory")
 
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Let signals that would end us wait until the block is done."""
+    """Delay signals that would end this process until the block is done."""
     waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
     try:
@@ -31,7 +30,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that does not exist yet, down to the disk."""
+    """Write a new file and flush it to disk."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -39,17 +38,16 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Rename a draft, which lies in the same file system, in one step. What `path` names is replaced: a file, a link
-    (never followed), or a directory if it is empty and the draft is one. Raises `OSError`; then nothing has changed.
-
-    The caller decides whether the draft has reached the disk before.
+    """Rename a draft, which must be on the same file system, in one step. `path` is replaced if it is a file, a link
+    (not followed), or an empty directory and the draft is a directory. Raises `OSError`; then nothing has changed. The
+    caller must flush the draft first, if needed.
     """
     os.replace(draft, path)
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Give a file, and the one a link leads to, new content in one step. A run that is killed leaves the old content or
-    the new. Without `mode` a file keeps its own, and a new one gets the usual one.
+    """Replace the content of a file, or of a link's target, in one step. A killed run leaves the old or the new
+    content. Without `mode` an existing file keeps its mode, and a new one gets the default.
 
     Raises `OSError`; then nothing has changed.
     """
@@ -70,8 +68,8 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 def _sweep(path: Path, own: Path) -> None:
-    """Remove the drafts of a file whose processes are surely gone. One under our own tag is of a process that had our
-    number before us."""
+    """Remove the drafts of a file whose processes have surely ended. A draft with our own tag is from an earlier
+    process with our number."""
     start = f".{path.name}.patchstack-"
     for left in path.parent.iterdir():
         if left.name.startswith(start) and (left == own or left_behind(left.name.removeprefix(start), left)):
@@ -79,7 +77,7 @@ def _sweep(path: Path, own: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Let a directory's entries reach the disk."""
+    """Flush a directory's entries to disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -88,7 +86,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:
-    """A second name for a file that stays as it is; a copy where the file system has no such thing."""
+    """Create a hard link to a file that will not change, or a copy if the file system has no hard links."""
     import shutil
 
     try:

@@ -1,4 +1,4 @@
-"""How long something took the last time on this machine, so that the next time has an expected duration."""
+"""Remember how long tasks took on this machine, to estimate their next duration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patchstack.files.atomic import replace_file
 
 
 def recalled_duration(directory: Path, key: str) -> float | None:
-    """Return the seconds that the task with this key took the last time; None if that is not known."""
+    """Return how many seconds the task with this key took last time, None if unknown."""
     try:
         seconds = float((directory / _name(key)).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def recalled_duration(directory: Path, key: str) -> float | None:
 
 
 def remember_duration(directory: Path, key: str, seconds: float) -> None:
-    """Keep a duration in place of the last one. Raises `OSError`."""
+    """Store a duration, replacing the previous one. Raises `OSError`."""
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / _name(key), f"{seconds:.3f}\n".encode())
 

@@ -28,19 +28,17 @@ _RENAME_SWAP = 2  # renamex_np on macOS
 def replace_files(
     directory: Path, files: Mapping[str, bytes | None], *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Write and remove (None) files of a directory, all at once; every other entry of it stays.
-
-    The new directory is made beside the old one, then the two change places: a run killed at any moment leaves one or
-    the other, and at worst a left-over beside it that the next run removes. `ready` is called just before they change
-    places; what it raises ends the replacement. Raises `UsageError` if another run is at work, `MissingError` for
-    what the disk refuses; then nothing has changed.
+    """Write and remove (None) files of a directory in one step; all other entries stay. The new directory is made next
+    to the old one, then the two are exchanged. A killed run leaves the old or the new one, and possibly a leftover that
+    the next run removes. `ready` is called just before the exchange; an exception from it cancels the replacement.
+    Raises `UsageError` if another run is at work, `MissingError` if writing fails; then nothing has changed.
     """
     directory = directory.resolve()
     fresh = _beside(directory)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NotWritable(f"{directory.parent} cannot be made: {error.strerror}") from error
+        raise NotWritable(f"{directory.parent} cannot be created: {error.strerror}") from error
     with locked_directory(directory.parent, "patchstack export"):
         try:
             try:
@@ -60,7 +58,7 @@ def replace_files(
 
 
 def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]) -> None:
-    """Make the new directory."""
+    """Create the new directory."""
     shutil.rmtree(fresh, ignore_errors=True)
     if directory.is_dir():
         shutil.copytree(directory, fresh, symlinks=True, copy_function=link_or_copy)
@@ -74,7 +72,7 @@ def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]
 
 
 def sweep_leftover(directory: Path) -> None:
-    """Remove what a run that was killed left beside a directory. Raises `UsageError` if another run is at work."""
+    """Remove the leftover of a killed run next to a directory. Raises `UsageError` if another run is at work."""
     fresh = _beside(directory.resolve())
     if os.path.lexists(fresh):
         with locked_directory(fresh.parent, "patchstack export"):
@@ -86,7 +84,7 @@ def _beside(directory: Path) -> Path:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Let two paths change places in one system call. Raises `OSError` if the file system cannot."""
+    """Exchange two paths in one system call. Raises `OSError` if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
         done = libc.renamex_np(os.fsencode(one), os.fsencode(other), _RENAME_SWAP)
@@ -117,7 +115,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One entry of the journal: the path, the staged new file (None to remove it), and the kept old one, if any."""
+    """One entry of the journal: the path, the staged new file (None to remove the path), and the saved old file, if
+    any."""
 
     path: str
     staged: str | None
@@ -125,14 +124,13 @@ class _Step:
 
 
 def unfinished(directory: Path) -> bool:
-    """Whether a killed run left a journal here."""
+    """Return whether a killed run left a journal in the directory."""
     return os.path.lexists(directory / STAGE / _JOURNAL)
 
 
 def install(directory: Path, changes: Sequence[Change]) -> None:
-    """Write every change or, where one cannot be written, none. The caller holds the directory's lock.
-
-    Raises `UsageError` if the name of the stage is taken, `MissingError` for what the disk refuses.
+    """Write all changes or, if one cannot be written, none. The caller must hold the directory's lock. Raises
+    `UsageError` if the name of the stage is taken, `MissingError` if writing fails.
     """
     if not changes:
         return
@@ -158,7 +156,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
 
 
 def resume(directory: Path) -> int:
-    """Finish what a killed run began; gives the number of paths it was about, 0 if there was none."""
+    """Finish the changes of a killed run. Return their number of paths, 0 if there was no such run."""
     with locked_directory(directory, WHO):
         stage = directory / STAGE
         if not unfinished(directory):
@@ -173,27 +171,28 @@ def resume(directory: Path) -> int:
             except OSError as error:
                 raise NotWritable(
                     f"{directory} cannot be written: {error}",
-                    hint=f"mend it, then patchstack apply --resume {directory}",
+                    hint=f"repair it, then run patchstack apply --resume {directory}",
                 ) from error
             _close(directory, stage)
         return len(steps)
 
 
 def _clear(stage: Path) -> None:
-    """Remove a left-over stage, but nothing that is not ours."""
+    """Remove a leftover stage, if it is ours."""
     if os.path.lexists(stage):
         if stage.is_symlink() or not (stage / _MARK).is_file():
             if stage.is_dir() and not stage.is_symlink() and not any(stage.iterdir()):
                 stage.rmdir()
                 return
             raise AlreadyExists(
-                f"{stage} is there, and is not ours", hint="move it away: the name is needed for a moment"
+                f"{stage} exists, and is not ours", hint="move it away: the name is needed for a moment"
             )
         shutil.rmtree(stage)
 
 
 def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_Step]:
-    """Write new contents beside the old, keep the old, then write the journal: from here on the change is decided."""
+    """Write the new contents to the stage, save the old ones, then write the journal. From then on the change will be
+    completed."""
     steps = []
     for number, change in enumerate(changes):
         target = directory / change.path
@@ -218,11 +217,11 @@ def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_S
 
 
 def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
-    """Do what the journal says. Every step may have been done before."""
+    """Carry out the journal's steps, some of which may already be done."""
     for step in steps:
         if step.staged is None:
             path = directory / step.path
-            # Gone already where a file is in the place of its directory, or a directory in its own.
+            # Already removed if a file replaced its directory, or a directory replaced it.
             if not (path.is_dir() and not path.is_symlink()):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     path.unlink()
@@ -236,7 +235,7 @@ def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
 
 
 def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSError) -> None:
-    """Put everything back as it was: new paths go, kept files return."""
+    """Undo everything: remove new paths and restore saved files."""
     try:
         for step in reversed(steps):
             path = directory / step.path
@@ -256,7 +255,7 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
     except OSError as error:
         raise NotWritable(
             f"{directory} is half written: {cause}; and taking it back failed: {error}",
-            hint=f"mend it, then patchstack apply --resume {directory}",
+            hint=f"repair it, then run patchstack apply --resume {directory}",
         ) from error
     _close(directory, stage)
 
@@ -267,14 +266,14 @@ def _close(directory: Path, stage: Path) -> None:
     except OSError as error:
         raise NotWritable(
             f"{directory} is done, but the journal could not be removed: {error}",
-            hint=f"mend it, then patchstack apply --resume {directory}",
+            hint=f"repair it, then run patchstack apply --resume {directory}",
         ) from error
     shutil.rmtree(stage, ignore_errors=True)
     sync_directory(directory)
 
 
 def _read_journal(stage: Path) -> list[_Step]:
-    """The steps of a journal, which may come from anyone. Raises `ConfigError` for one that is not ours."""
+    """Return the steps of a journal, which is untrusted. Raises `ConfigError` if it is not one of ours."""
     try:
         entries: Any = json.loads((stage / _JOURNAL).read_bytes())
     except (OSError, ValueError):
@@ -297,7 +296,8 @@ def _is_step(entry: Any) -> bool:
 
 
 def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
-    """A journal names paths inside the directory, reached through no link, and nothing of git's or ours."""
+    """Raise `ConfigError` unless a journal's path is inside the directory, without links, and not one of git's files or
+    ours."""
     parts = path.split("/")
     bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
     parents = [directory.joinpath(*parts[:depth]) for depth in range(1, len(parts))] if not bad else []
@@ -306,14 +306,15 @@ def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
 
 
 def _remove_empty(path: Path) -> None:
-    """Remove a directory, with any below it, in the place of which a file comes: the change has taken all it held."""
+    """Remove a directory and those below it, to make room for a file. The change has already removed all their
+    files."""
     if path.is_dir() and not path.is_symlink():
         for parent, _, _ in os.walk(path, topdown=False):
             Path(parent).rmdir()
 
 
 def _mode(old: Path, executable: bool) -> int:
-    """The permissions of the file replaced, or the usual ones, with or without the executable bits."""
+    """Return the permissions of the replaced file, or the default ones, with or without the executable bits."""
     bits = None
     with contextlib.suppress(OSError):
         status = old.lstat()

@@ -1,7 +1,5 @@
-"""Hold the lock of a file or a directory: one process at a time. The only module that uses `flock`.
-
-The kernel ends a lock with the last process that has its descriptor, however that process ends. A program that is given
-the descriptor holds the lock too.
+"""Lock a file or a directory for one process at a time. Nothing else uses `flock`. The kernel releases a lock when the
+last process with its descriptor ends, in any way. A program that inherits the descriptor holds the lock too.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ from patchstack.causes import Busy, NotWritable
 def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[int]:
     """Hold the lock of a file and yield its descriptor. The file is created if it is missing, and stays.
 
-    If another process holds the lock, `busy` is called with that process's name for itself, as in "process 123". The
-    lock is waited for when `busy` returns, or if there is none; an exception that `busy` raises gives it up.
+    If another process holds the lock, `busy` is called with that process's name for itself, as in "process 123". Then,
+    or without `busy`, this waits for the lock; an exception from `busy` cancels the wait.
 
     Raises `OSError` if the file cannot be opened.
     """
@@ -43,12 +41,10 @@ _LONGEST_NAME = 400
 
 @contextlib.contextmanager
 def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a file that exists only while somebody holds it. `owner` is what the others are told.
-
-    If another process holds the lock, `busy` is called with the name that its owner gave, then the lock is waited for;
-    an exception that `busy` raises gives it up. A file that a killed process left is taken over.
-
-    Raises `UsageError` if something else has the file's name, `MissingError` if the file cannot be made.
+    """Hold the lock of a file that exists only while it is locked. `owner` is the name shown to other processes. If
+    another process holds the lock, `busy` is called with the name of its owner, then this waits for the lock; an
+    exception from `busy` cancels the wait. A file that a killed process left is taken over. Raises `UsageError` if
+    something else has the file's name, `MissingError` if the file cannot be created.
     """
     told = False
     while True:
@@ -77,7 +73,7 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
 
 
 def _opened(file: Path) -> int:
-    """Open a lock file, which is a plain file that no link leads to."""
+    """Open a lock file, which must be a regular file, without following links."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     occupied = Busy(f"{file} is in the way: it is not a lock of ours", hint=f"remove {file}")
     try:
@@ -93,7 +89,7 @@ def _opened(file: Path) -> int:
 
 
 def _is_still(file: Path, descriptor: int) -> bool:
-    """Whether a path is the file of a descriptor."""
+    """Return whether a path still names the file of a descriptor."""
     try:
         named = os.lstat(file)
     except FileNotFoundError:
@@ -103,7 +99,7 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def locked_directory(directory: Path, what: str) -> Iterator[int]:
-    """Hold the lock of a directory and yield its descriptor. `what` names those who take it, for messages.
+    """Hold the lock of a directory and yield its descriptor. `what` names the kind of process, for messages.
 
     Raises `UsageError` if another process holds it, `MissingError` if the directory cannot be opened.
     """
@@ -121,7 +117,7 @@ def locked_directory(directory: Path, what: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _held(descriptor: int, busy: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a descriptor, which is closed at the end. `busy` is called before it is waited for."""
+    """Hold the lock of a descriptor, and close it at the end. `busy` is called before waiting."""
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Where patchstack keeps what it can make or fetch again. Nothing here creates a directory."""
+"""The directories of patchstack's caches, whose contents can be created or fetched again. Creates no directory."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class CachePlaces:
 
     @property
     def repositories(self) -> Path:
-        """Partial clones, one a URL."""
+        """Partial clones, one for each URL."""
         return self.root / "repositories"
 
     @property
     def formatted(self) -> Path:
-        """What git gave for commits, by the options of `format-patch`."""
+        """Digests of formatted commits, by the options of `format-patch`."""
         return self.root / "formatted"
 
     @property
     def builds(self) -> Path:
-        """Builds, one a build key."""
+        """Builds, one for each build key."""
         return self.root / "builds"
 
     @property
     def toolchains(self) -> Path:
-        """What was found out about toolchains, by their digests."""
+        """Properties of toolchains, by their digests."""
         return self.root / "toolchains"
 
     @property
     def observations(self) -> Path:
-        """What was observed on this machine, by key."""
+        """Observations of this machine, by key."""
         return self.root / "observations"
 
     @property
@@ -50,7 +50,7 @@ class CachePlaces:
 
     @property
     def durations(self) -> Path:
-        """How long tasks took here the last time, by their names."""
+        """The last durations of tasks on this machine, by name."""
         return self.root / "durations"
 
     @property
@@ -60,7 +60,7 @@ class CachePlaces:
 
     @property
     def comparisons(self) -> Path:
-        """Comparisons of programs that no workspace keeps, one directory each."""
+        """Comparisons that belong to no workspace, one directory each."""
         return self.root / "comparisons"
 
     @property
@@ -79,7 +79,7 @@ def cache_directory() -> Path:
     named = os.environ.get("PATCHSTACK_CACHE")
     if named:
         return Path(named)
-    import platformdirs  # only if it is needed: start-up
+    import platformdirs  # imported only when needed, for a fast start
 
     return Path(platformdirs.user_cache_dir("patchstack", appauthor=False))
 

@@ -1,12 +1,11 @@
-"""Processes of this machine: what `/proc` says of them, and whether the one that left something behind is surely gone.
-
-This is the only module that reads `/proc`; text is empty on a system without it. A pass over all processes is kept
-quick: who ends a session must see a process before it has forked the next.
+"""Read processes of this machine from `/proc`, and decide whether the owner of a leftover has surely ended. Nothing
+else reads `/proc`; texts are empty on a system without it. A pass over all processes must be fast: code that ends a
+session must see a process before it forks again.
 
 A process number is valid only in one PID namespace: a container sees neither the processes of the next container nor
-those of the host, and may share a cache with both. So what may be left behind is named with a tag: the process number,
-and the place where that number is valid. In the same place a number that is not in use proves the process gone.
-Elsewhere only age tells.
+those of the host, and may share a cache with both. So possible leftovers are named with a tag: the process number, and
+the place where that number is valid. In the same place an unused number proves that the process has ended. Elsewhere
+only the age is evidence.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class Stat:
 
     @property
     def ended(self) -> bool:
-        """Whether it only waits to be reaped."""
+        """Whether it has ended and waits to be reaped."""
         return self.state in ("Z", "X")
 
 
 def read_stat(text: str) -> Stat | None:
-    """Parse the text of a `/proc/PID/stat`, of this machine or another. None if it is not whole."""
+    """Parse the text of a `/proc/PID/stat`, of any machine. None if it is incomplete."""
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20 or not all(field.lstrip("-").isdecimal() for field in (fields[1], fields[3])):
         return None
@@ -57,7 +56,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def visible() -> Iterator[tuple[int, Stat]]:
-    """Yield every visible process. A process that starts meanwhile may be missed."""
+    """Yield every visible process. A process that starts during the iteration may be missed."""
     for pid in _pids():
         if (found := stat(pid)) is not None:
             yield pid, found
@@ -70,8 +69,7 @@ def only_child(pid: int) -> int | None:
 
 
 def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """Yield the environment, as `NAME=value`, that each process was started with. Those that we may not read are left
-    out."""
+    """Yield the environment, as `NAME=value`, that each process was started with. Unreadable ones are omitted."""
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
             yield pid, tuple(file.read().split(b"\0"))
@@ -104,12 +102,12 @@ def _listening(pid: int) -> set[int]:
 
 
 def shows_every_process() -> bool:
-    """Whether other users' processes are visible. They are not under `hidepid`."""
+    """Return whether other users' processes are visible, which they are not with `hidepid`."""
     return Path(_PROC, "1").exists()
 
 
 def boot_id() -> str:
-    """Return the random id of this start of the machine."""
+    """Return the random id of this boot of the machine."""
     return _read("sys/kernel/random/boot_id").strip()
 
 
@@ -146,8 +144,8 @@ TAG = r"([0-9]+)(?:-([0-9a-f]{8}))?"
 """Matches a tag: process number and place. Names of earlier versions have no place."""
 _UNKNOWN_PLACE = 3600.0
 _ELSEWHERE = 2 * 86400.0
-"""Seconds without a sign of life after which a process that cannot be looked at counts as gone. Elsewhere it is longer
-than any run of a program may be silent (a day)."""
+"""Seconds without a sign of life after which an invisible process counts as ended. Longer than any run of a program may
+be silent (a day)."""
 
 
 def tag() -> str:
@@ -157,9 +155,8 @@ def tag() -> str:
 
 @functools.cache
 def here() -> str:
-    """Return the place where this process's number is valid: machine, start of the machine, and PID namespace.
-
-    If the system does not tell, it is a random word: no other process has it, and age alone decides.
+    """Return the place where this process's number is valid: machine, boot, and PID namespace. If unknown, it is a
+    random word that no other process has, so that only the age decides.
     """
 
     boot, namespace = boot_id(), pid_namespace()
@@ -174,8 +171,8 @@ def here() -> str:
 
 
 def left_behind(tagged: str, path: Path) -> bool:
-    """Whether a file or directory belongs to a process that is surely gone. `tagged` is the tag in its name; text that
-    is not a tag belongs to nobody, and the answer is no."""
+    """Return whether a file or directory belongs to a process that has surely ended. `tagged` is the tag in its name;
+    the result is False for a text that is not a tag."""
     found = re.fullmatch(TAG, tagged)
     if found is None:
         return False
@@ -184,8 +181,8 @@ def left_behind(tagged: str, path: Path) -> bool:
 
 
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
-    """Whether a process is surely gone. `place` is None for names of earlier versions; `silent` is how long it has
-    given no sign of life, in seconds. A number that another process uses by now counts as alive."""
+    """Return whether a process has surely ended. `place` is None for names of earlier versions; `silent` is the time
+    without a sign of life in seconds. A number that was reused by another process counts as alive."""
     if place == here():
         return not _in_use(pid)
     if place is None:
@@ -194,18 +191,19 @@ def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
 
 
 def _in_use(pid: int) -> bool:
-    """Whether a process of that number exists in this PID namespace."""
+    """Return whether a process of that number exists in this PID namespace."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # somebody else's
+        return True  # another user's process
     return True
 
 
 def _silence(path: Path) -> float:
-    """Seconds since anything in a directory, or a file, was last written. 0 if it is gone or unreadable."""
+    """Return the seconds since a file, or anything in a directory, was last written. 0 if it is missing or
+    unreadable."""
     try:
         newest = path.lstat().st_mtime
         if path.is_dir() and not path.is_symlink():
@@ -219,7 +217,7 @@ def _silence(path: Path) -> float:
 
 
 def _boot_session() -> str:
-    """Return macOS's id of this start of the machine; empty on any other system."""
+    """Return macOS's id of this boot; empty on any other system."""
     import ctypes
 
     text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)

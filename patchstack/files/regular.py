@@ -1,4 +1,4 @@
-"""Read a file that others wrote: a regular one, of a size that fits. A FIFO would never end, nor would a device."""
+"""Read an untrusted file, only if it is regular and not too large. Reading a FIFO or a device might never end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import stat
 from pathlib import Path
 
 LARGEST = 256 << 20
-"""In bytes. No lock, workspace file or record comes near it."""
+"""The default limit in bytes, far above the size of any lock, workspace file or record."""
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes:
     """Return the content of a regular file, links followed. Raises `OSError` for any other, and for one above `largest`
     bytes."""
-    # Without O_NONBLOCK the opening of a FIFO waits for somebody who writes.
+    # Without O_NONBLOCK, opening a FIFO waits for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):

@@ -1,2 +1,2 @@
-"""Logs that explain a run: read whole, checked, and compared; what each call reads and computes, by route, type, shape
-and tensor. Draws verdicts of logs; runs nothing."""
+"""Explain a run by its logs: read, check and compare them, and compute what each call reads and computes, by route,
+type, shape and tensor. Judges logs, and runs nothing."""

@@ -1,4 +1,4 @@
-"""Two logs of one workload side by side: is the workload the same, and which routes, types and shapes differ?"""
+"""Compare two logs: check that the workload is the same, and find the routes, types and shapes that differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMES = ("prompt eval", "eval")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One thing that both logs say of their workload. `what` names it."""
+    """One property of the workload that both logs show. `what` names it."""
 
     what: str
     first: str
@@ -33,13 +33,13 @@ class Evidence:
 
     @property
     def same(self) -> bool:
-        """Whether both say the same."""
+        """Whether both logs agree."""
         return self.first == self.second
 
 
 def evidence(first: Reading, second: Reading) -> tuple[Evidence, ...]:
-    """Return what both logs say of their workload; nothing if they share no such figure. What a build or a switch may
-    change is left out: routes, types, memory, times, and the rows that speculation adds."""
+    """Return the properties of the workload that both logs show. Properties that a build or a switch may change are
+    omitted: routes, types, memory, times, and the rows that speculation adds."""
     return (*_settings(first, second), *_tokens(first, second), *_weights(first, second))
 
 
@@ -76,7 +76,7 @@ def _tokens(first: Reading, second: Reading) -> Iterator[Evidence]:
 
 
 def _weights(first: Reading, second: Reading) -> Iterator[Evidence]:
-    """Weights of the same name have the same shape in the same model."""
+    """Yield evidence from weights: in the same model, weights of the same name have the same shape."""
     mine, theirs = _shapes(first), _shapes(second)
     both = sorted(mine.keys() & theirs.keys())
     if both:
@@ -102,8 +102,8 @@ def _shapes(reading: Reading) -> dict[tuple[str, str], str]:
 
 
 class Change(StrEnum):
-    """What became of calls from the first log to the second. UNSEEN: there are none in the records of one log, but it
-    did not keep all records."""
+    """The change of calls from the first log to the second. UNSEEN: one log has no record of them, but its records are
+    incomplete."""
 
     SAME = "same"
     MORE = "more"
@@ -129,9 +129,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Both logs. `routes` and `shapes` are all pairs, `only_first` and `only_second` the traces that one log alone has.
-    `bounded` are the traces of which not all records were kept on one side at least. `replayed` is how many CUDA graphs
-    each log replayed, None if one does not say."""
+    """The comparison of two logs. `routes` and `shapes` are all pairs, `only_first` and `only_second` the traces that
+    only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` is how many CUDA
+    graphs each log replayed, None if unknown."""
 
     evidence: tuple[Evidence, ...]
     routes: tuple[Pair, ...]
@@ -143,17 +143,18 @@ class Comparison:
 
     @property
     def differing(self) -> tuple[Evidence, ...]:
-        """What the logs say of their workloads that is not the same."""
+        """The properties of the workloads that differ."""
         return tuple(one for one in self.evidence if not one.same)
 
     @property
     def workload_verdict(self) -> Verdict:
-        """PASS if all that both logs say of their workload is the same; INVALID if it is not, or they say nothing."""
+        """PASS if all properties of the workload that both logs show are equal; INVALID if not, or if there are
+        none."""
         return Verdict.PASS if self.evidence and not self.differing else Verdict.INVALID
 
     @property
     def same(self) -> bool:
-        """Whether every route and shape is taken equally often."""
+        """Whether every route and shape occurs equally often."""
         return bool(self.shapes) and all(one.change is Change.SAME for one in self.shapes)
 
     @property
@@ -163,7 +164,7 @@ class Comparison:
 
 
 def compare(first: Reading, second: Reading) -> Comparison:
-    """Compare two logs. Raises `UsageError` if no trace of routes is in both."""
+    """Compare two logs. Raises `UsageError` if the logs have no common trace of routes."""
     mine, theirs = ({one.name: one for one in log.traces if has_routes(one)} for log in (first, second))
     both = [name for name in mine if name in theirs]
     if not both:
@@ -195,12 +196,12 @@ def _replayed(first: Reading, second: Reading) -> tuple[int, int] | None:
 
 
 def require_same_workload(comparison: Comparison, names: Sequence[str]) -> None:
-    """Raise `UsageError` if the logs say that they are of different workloads."""
+    """Raise `UsageError` if the logs show different workloads."""
     if comparison.differing:
         raise SidesNotComparable(
             f"{names[0]} and {names[1]} are not of the same workload",
             problems=[f"{one.what}: {one.first} and {one.second}" for one in comparison.differing],
-            hint="compare two runs with the same model, sizes and requests; --anyway prints the counts all the same",
+            hint="compare two runs with the same model, sizes and requests; --anyway prints the counts nevertheless",
         )
 
 

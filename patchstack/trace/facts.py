@@ -1,5 +1,5 @@
-"""What a log says in single figures: a server's steps, drafts, graphs, times, buffers, checkpoints; each with what is
-wrong with it, if something is."""
+"""Extract the single figures of a log: a server's steps, drafts, graphs, times, buffers, checkpoints; each with the
+reason if it must not be used."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ _LENGTH_OF_STEP = ("decode_tokens", "prompt_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One figure: where it is from, its name, its value as text, what to know of it, and why it may not be used (empty
-    if it may)."""
+    """One figure: its source, its name, its value as text, a note, and why it must not be used (empty if it may be)."""
 
     trace: str
     name: str
@@ -54,8 +53,8 @@ def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
 
 
 def figures_of(trace: Trace) -> Figures | None:
-    """Return a trace's figures: the summary's, which count everything, else those of its records; None if some of them
-    came after the table was full."""
+    """Return a trace's figures: the summary's, which count everything, else those of its records; None if some came
+    after the table was full."""
     if trace.summaries:
         return summed(trace.summaries)
     return None if trace.overflowed else recounted(trace)
@@ -159,7 +158,7 @@ def _of_log(log: Log, denied: Sequence[LogCheck]) -> Iterator[Fact]:
 
 
 def acceptance_note(line: Acceptance) -> str:
-    """Return how the acceptance comes about: `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 + 0.691`."""
+    """Return how the acceptance is computed: `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 + 0.691`."""
     text = f"{line.accepted:,} of {line.generated:,}"
     if line.rates:
         text += f"; mean length {mean_length(line.rates):g} = 1 + {' + '.join(line.rates)}"
@@ -167,7 +166,7 @@ def acceptance_note(line: Acceptance) -> str:
 
 
 def _why(broken: Sequence[LogCheck], key: str) -> str:
-    """Why a figure may not be used: the contradiction that it rests on."""
+    """Return why a figure must not be used: the contradiction that affects it."""
     found = next((one for one in broken if key in one.spoils), None)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""The counts of a trace in rows, and what each call reads, writes and computes at least."""
+"""Group the counts of a trace in rows, and compute the least that each call reads, writes and computes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _F32 = 4
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Operations and bytes of one call. None if its shapes do not say."""
+    """Operations and bytes of one call, None if its shapes do not determine them."""
 
     operations: int | None
     bytes: int | None
 
     def times(self, calls: int) -> Work:
-        """The work of so many calls."""
+        """Return the work of `calls` calls."""
         return Work(
             None if self.operations is None else self.operations * calls,
             None if self.bytes is None else self.bytes * calls,
@@ -124,13 +124,13 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, int], Mapping[str, str]], Work]] = 
 
 _About = Callable[[Cell], str]
 DECODE_TOKENS = 128
-"""Up to so many tokens a call is decode-like: the notebook's border, for 128 streams."""
+"""A call with up to this many tokens is decode-like: the notebook's limit, for 128 streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """Calls that share `route` (with the types) and `about` (a shape or tensors; empty for a row of a route). `decode`
-    and `prefill` are how many are for few and for many tokens, None if the trace does not say for how many."""
+    and `prefill` are the numbers of calls for few and for many tokens, None if the trace has no numbers of tokens."""
 
     trace: str
     route: str
@@ -144,8 +144,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How calls spread over the values of something: how many are distinct, the entropy of their shares in bits (0: all
-    the same), the most frequent and its share."""
+    """The distribution of calls over values: the number of distinct values, the entropy of their shares in bits (0 if
+    all are equal), the most frequent value and its share."""
 
     distinct: int
     entropy: float
@@ -154,7 +154,7 @@ class Spread:
 
 
 def spread(counts: Mapping[str, int]) -> Spread | None:
-    """Return the spread of counts by value; None for none."""
+    """Return the spread of counts by value, None without counts."""
     total = sum(counts.values())
     if not total:
         return None
@@ -182,7 +182,7 @@ def tensor_text(trace: Trace, cell: Cell) -> str:
     """Return the tensors of a call: `blk.N.attn_q.weight -> Qcur-N`."""
     names = {key: str(value) for key, value in _pairs(trace, cell) if key in TENSOR_KEYS and value != "-"}
     sources = " + ".join(names[key] for key in ("src0", "src1") if key in names)
-    # The weight says which multiplication it is; its activation is the same for several.
+    # The weight identifies the multiplication; several share the same activation.
     if trace.format.tokens is not None and "src0" in names:
         sources = names["src0"]
     return f"{sources} -> {names['dst']}" if sources and "dst" in names else sources or names.get("dst", "")
@@ -197,7 +197,7 @@ def _pairs(trace: Trace, cell: Cell) -> Iterable[tuple[str, Value]]:
 
 
 def has_routes(trace: Trace) -> bool:
-    """Whether its records are calls that go somewhere: they have a route or a shape of tiles, and are counted by it."""
+    """Return whether its records are calls with a route or a tile shape, by which they are counted."""
     calls = tokens_key(trace.format, trace.keys) is not None or "op" in trace.keys or trace.format.open
     return bool(trace.cells) and calls
 
@@ -213,7 +213,7 @@ def by_shape(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
 
 
 def by_tensor(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route and tensors, layers folded; none for a trace without names."""
+    """Return a row for each route and tensors, layers folded; empty for a trace without names."""
     if not TENSOR_KEYS & set(trace.keys):
         return []
     return _rows(trace, lambda cell: tensor_text(trace, cell), decode_tokens)

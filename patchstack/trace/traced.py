@@ -1,4 +1,4 @@
-"""Logs that are read, checked and asked: files, directories, standard input; and the verdict on each."""
+"""Read logs from files, directories or standard input, check them, and give verdicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMPRESSED = {b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A log as it was read. `changed` says how it changed meanwhile, empty if it did not."""
+    """A log that was read. `changed` is how it changed during reading, empty if it did not."""
 
     name: str
     size: int
@@ -34,10 +34,10 @@ class Source:
 
 
 def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[Source, ...]]:
-    """Read logs as one. A file is read to where it ended when it was opened: one that grows is read once, not for ever.
+    """Read logs as one. A file is read up to its size at opening, so that reading a growing file ends.
 
-    Raises `MissingError` for a log that does not exist or a directory without files, `UsageError` for something that
-    is not a log, such as a device.
+    Raises `MissingError` for a log that does not exist or a directory without files, `UsageError` for a path that
+    cannot be a log, such as a device.
     """
     reader = Reader()
     sources = []
@@ -49,7 +49,8 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
 
 
 def files_of(paths: Sequence[str]) -> list[str]:
-    """Return the files that are meant: a directory stands for all files below it, hidden ones and links left out."""
+    """Return the files for the given paths: a directory is replaced by all files below it, without hidden files and
+    links."""
     files: list[str] = []
     for path in paths:
         if path != STDIN and Path(path).is_dir():
@@ -143,23 +144,23 @@ _OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
 
 
 def verdict_of_finding(finding: LogCheck) -> Verdict:
-    """PASS if it holds, FAIL for a contradiction, INVALID if the log does not show it."""
+    """Return PASS if it holds, FAIL for a contradiction, INVALID if the log does not show it."""
     return _OF[finding.holds]
 
 
 def verdict_of_answer(answer: Answer) -> Verdict:
-    """PASS if the log shows what was expected, FAIL if it shows otherwise, INVALID if it shows neither."""
+    """Return PASS if the log shows what was expected, FAIL if it shows the opposite, INVALID if it shows neither."""
     return _OF[answer.holds]
 
 
 def usable(findings: Sequence[LogCheck]) -> bool:
-    """Whether every figure of the log may be used: nothing in it contradicts."""
+    """Return whether every figure of the log may be used: there are no contradictions."""
     return not any(one.holds is False for one in findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """All that is known of a log. Calls for up to `decode_tokens` tokens are decode-like."""
+    """A log with its checks and answers. Calls for up to `decode_tokens` tokens are decode-like."""
 
     sources: tuple[Source, ...]
     reading: Reading
@@ -170,18 +171,18 @@ class Traced:
 
     @property
     def name(self) -> str:
-        """The log in words: its name, or how many logs there are."""
+        """The log's name for people, or the number of logs."""
         return self.sources[0].name if len(self.sources) == 1 else f"{len(self.sources)} logs"
 
     def contradicts(self, trace: Trace) -> bool:
-        """Whether no count of a trace's records may be used."""
+        """Return whether the counts of a trace's records must not be used."""
         return any(
             one.holds is False and RECORDS in one.spoils and one.trace in (trace.name, "log") for one in self.findings
         )
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What reading comes to: of the expectations, if there are any; else INVALID if a figure may not be used."""
+        """The verdicts of reading: those of the expectations, if any; else INVALID if a figure must not be used."""
         if self.answers:
             return tuple(verdict_of_answer(one) for one in self.answers)
         return (Verdict.PASS if usable(self.findings) else Verdict.INVALID,)
@@ -198,7 +199,7 @@ class Traced:
 
     @property
     def checked(self) -> tuple[Verdict, ...]:
-        """What checking comes to: one verdict a check; none if there is nothing to check."""
+        """The verdicts of checking: one for each check, none if there is nothing to check."""
         return tuple(verdict_of_finding(one) for one in self.findings)
 
 
@@ -221,8 +222,8 @@ def read_traced(
     expectations: Sequence[Expectation] = (),
     decode_tokens: int = DECODE_TOKENS,
 ) -> Traced:
-    """Read logs as one. Raises `MissingError` for a log that does not exist or holds nothing that is known, and
-    `UsageError` for what is not a log or an expectation that could mean several traces."""
+    """Read logs as one. Raises `MissingError` for a log that does not exist or has no known line, and `UsageError` for
+    a path that cannot be a log or an expectation that matches several traces."""
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")

@@ -1,4 +1,4 @@
-"""`patchstack.yaml`, read and checked once. Every complaint names its line, and all come at once."""
+"""Read and check `patchstack.yaml` once. Every complaint names its line, and all are reported together."""
 
 from patchstack.workspace.alone import alone_in
 from patchstack.workspace.model import (

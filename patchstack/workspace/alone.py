@@ -1,4 +1,4 @@
-"""Work alone in a workspace: one process at a time decides on candidates, and those who wait are told who it is."""
+"""Lock a workspace: only one process at a time decides on candidates, and waiting processes name the owner."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pathlib import Path
 from patchstack.files.lock import locked_while
 
 FILE_NAME = ".patchstack.lock"
-"""The file exists only while somebody works alone."""
+"""The lock file, which exists only while a process holds it."""
 
 
 @contextlib.contextmanager
 def alone_in(root: Path, doing: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the workspace at `root`. `doing` is the command, for those who wait.
-
-    If another process holds it, `tell` gets a line that names that process, its user and what it does; then the lock is
-    waited for. Raises what `locked_while` raises.
+    """Hold the lock of the workspace at `root`. `doing` is the command, for waiting processes. If a different process
+    holds it, `tell` gets a line with that process, its user and its command; then this waits for the lock. Raises what
+    `locked_while` raises.
     """
 
     def busy(owner: str) -> None:

@@ -1,4 +1,4 @@
-"""What `patchstack.yaml` says, as checked values, and the repositories and paths that it names."""
+"""The checked values of `patchstack.yaml`, with the repositories and paths that it names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.workspace.node import Node
 FILE_NAME = "patchstack.yaml"
 FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 PLAIN, ANCHORED = FORMS = ("plain", "anchored")
-"""How export writes the patches of a series."""
+"""The forms in which export writes the patches of a series."""
 
 SCRATCH = (
     *("*.md", "*.log", "*.gguf", "*.safetensors", "*.nsys-rep", "*.ncu-rep", "*.qdrep", "*.patch", "*.orig", "*.rej"),
@@ -26,11 +26,11 @@ SCRATCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintPolicy:
-    """What the rules compare a series with. The defaults ask nothing that a series of any origin could not give.
-
-    Paths are globs as in `.gitignore`: `allow` names all that a patch may touch, `deny` what none may; `scratch` names
-    what none may add (files of the pin are free). `additive` forbids to remove or change a line of the pin. `trailers`
-    are the keys every message must end with. A patch may have `patch_kib` KiB, and add `file_lines` lines to a file.
+    """The settings of the lint rules. A series of any origin can satisfy the defaults. Paths are globs as in
+    `.gitignore`: `allow` names the paths that patches may touch, `deny` those they must not touch; `scratch` names
+    files they must not add (files of the pin are exempt). `additive` forbids to remove or change a line of the pin.
+    `trailers` are the keys every message must end with. A patch may have `patch_kib` KiB, and add `file_lines` lines to
+    a file.
     """
 
     allow: tuple[str, ...] = ("**",)
@@ -44,8 +44,8 @@ class LintPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """Findings of a rule that are let pass, and why. `patch` is a number; None stands for every patch. `file` and
-    `line` are where the waiver is written."""
+    """A waiver for findings of a rule, with the reason. `patch` is a number, None for every patch. `file` and `line`
+    are the location of the waiver."""
 
     rule: str
     patch: int | None
@@ -56,15 +56,13 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantConfig:
-    """One way to build, as written down; None and empty stand for what the variant it `extends` says.
-
-    An `abstract` one is there to be extended. `arch` is a CUDA architecture as CMake writes it (`121a-real`);
-    `platform` is `linux/amd64` or `linux/arm64`; `image` names a container image, `recipe` the directory it is built
-    from, `toolkit` a CUDA toolkit on the engine's machine.
-    `cmake` and `compile` are definitions for CMake's cache and for the compilers; `commit_variable` is the CMake
-    variable that carries the build key into the binaries. `optional_targets` are built if the source tree has them: the
-    programs that a patch of the series brings. `memory` is in bytes, `seconds` wall time. `origin` is where
-    it is written.
+    """One way to build, as written in the file; None and empty values are taken from the variant it `extends`. An
+    `abstract` variant is only for extending. `arch` is a CUDA architecture as CMake writes it (`121a-real`); `platform`
+    is `linux/amd64` or `linux/arm64`; `image` names a container image, `recipe` the directory from which it is built,
+    `toolkit` a CUDA toolkit on the engine's machine. `cmake` and `compile` are definitions for CMake's cache and for
+    the compilers; `commit_variable` is the CMake variable that carries the build key into the binaries.
+    `optional_targets` are built if the source tree has them: programs that a patch of the series adds. `memory` is in
+    bytes, `seconds` is wall time. `origin` is the location of the definition.
     """
 
     name: str
@@ -89,14 +87,13 @@ class VariantConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
-    """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
-    `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
-    `form` is `plain` or `anchored`; `require_pushed` lets export and accept refuse a branch that its remote does not
-    have; `variant` is what `build` makes of it;
-    `sync_require` are commands, each a list of words, that must succeed before `sync` moves the pin; `sync_suite` is
-    the suite whose gates must PASS then. `checks` are parsed, and read where they are run: what a check may say is its
-    kind's affair. `listed` is false of a series that the command line describes: no workspace has it, and commands that
-    take its name do not find it."""
+    """One series of the workspace. `upstream` and `fork` are a path or URL, with paths relative to the workspace;
+    `expect` is what verify compares with: `fork` or `lock`. `context` is how many lines export writes around a change,
+    `form` is `plain` or `anchored`; with `require_pushed` export and accept refuse a branch that its remote does not
+    have; `variant` is the default variant of `build`; `sync_require` are commands, each a list of words, that must
+    succeed before `sync` moves the pin; `sync_suite` is the suite whose gates must PASS then. `checks` are only parsed;
+    their kinds check the settings when they are run. `listed` is false for a series given on the command line, which is
+    in no workspace, so that commands cannot find it by name."""
 
     name: str
     patches: Path
@@ -151,7 +148,8 @@ class Workspace:
         return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
-        """The series of those names, in that order; all for none. Raises `UsageError` for an unknown name."""
+        """Return the series of those names, in that order; all if no name is given. Raises `UsageError` for an unknown
+        name."""
         known = {series.name: series for series in self.series}
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -162,9 +160,8 @@ class Workspace:
 
 
 def located(repository: str, root: Path) -> str:
-    """A repository as configured: a URL as it is, a path taken from the workspace's directory.
-
-    A path below the current directory is given as one writes it there (`./fork`), since it is shown to the user.
+    """Return a configured repository: a URL unchanged, a path resolved from the workspace's directory. A path below the
+    current directory is relative to it (`./fork`), because it is shown to the user.
     """
     if is_url(repository):
         return repository
@@ -176,5 +173,5 @@ def located(repository: str, root: Path) -> str:
 
 
 def is_url(repository: str) -> bool:
-    """Whether git would fetch from it: `scheme://…` or `host:path`."""
+    """Return whether it is a URL for git: `scheme://…` or `host:path`."""
     return "://" in repository or bool(re.match(r"[^/\\]{2,}:(?!\\)", repository))

@@ -1,4 +1,4 @@
-"""YAML being read: documents with their line numbers, typed access, and complaints that name the line."""
+"""Read YAML with typed access, and with complaints that name the line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_yaml(path: Path, *, comments: bool = True) -> Any:
-    """A YAML document; with `comments` one that keeps them and its line numbers. Raises `ConfigError`."""
+    """Return a YAML document; with `comments` it keeps comments and line numbers. Raises `ConfigError`."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
@@ -31,14 +31,14 @@ def read_yaml(path: Path, *, comments: bool = True) -> Any:
         line = f":{mark.line + 1}" if mark is not None else ""
         raise WorkspaceUnusable(f"{path}{line}: not YAML: {error.problem or error.context}") from error
     except Exception as error:
-        # Dates that are none, tags, numbers of thousands of digits, deep nesting: the parser fails in many ways.
+        # Invalid dates, tags, numbers of thousands of digits, deep nesting: the parser fails in many ways.
         raise WorkspaceUnusable(
             f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         ) from error
 
 
 class Node:
-    """A YAML mapping being read: typed access, and complaints with the line they are about."""
+    """A YAML mapping with typed access and complaints that name the line."""
 
     def __init__(self, node: CommentedMap, path: Path, where: str, problems: list[str]) -> None:
         self.node = node
@@ -48,7 +48,7 @@ class Node:
         self.used: list[str] = []
 
     def complaining_to(self, problems: list[str]) -> Node:
-        """The same mapping to be read again, with another list for complaints."""
+        """Return the same mapping for a second reading, with a new list for complaints."""
         return Node(self.node, self.path, self.where, problems)
 
     def complain(self, key: str | None, text: str) -> None:
@@ -89,7 +89,7 @@ class Node:
         return self._as_mapping(key, value) if value is not None else None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of texts; an empty one is one."""
+        """Return a list of texts, which may be empty; None if the key is missing."""
         value = self._get(key, False)
         if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             return None if value is None else tuple(map(str, value))
@@ -97,7 +97,7 @@ class Node:
         return None
 
     def commands(self, key: str) -> tuple[tuple[str, ...], ...]:
-        """A list of commands, each a list of words or a text that is split as a shell would, without one being run."""
+        """Return a list of commands, each a list of words or a text that is split as by a shell."""
         import shlex
 
         found: list[tuple[str, ...]] = []
@@ -111,13 +111,13 @@ class Node:
             if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
                 found.append(tuple(map(str, words)))
             else:
-                self.complain(key, f"{_brief(one)} is no command: a text, or a list of words")
+                self.complain(key, f"{_brief(one)} is not a command: a text, or a list of words")
         if value is not None and not isinstance(value, list):
             self.complain(key, "not a list of commands")
         return tuple(found)
 
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
-        """A mapping of names to scalars, as text: `true` is ON and `false` OFF, as CMake writes them."""
+        """Return a mapping of names to scalars as text: `true` is ON and `false` OFF, as CMake writes them."""
         node = self.mapping(key)
         found = []
         for name in node.node if node is not None else ():
@@ -129,7 +129,7 @@ class Node:
         return tuple(found)
 
     def items(self, key: str) -> list[Node]:
-        """The mappings of a list."""
+        """Return a list of mappings."""
         value = self._get(key, False)
         if not isinstance(value, list):
             if value is not None:
@@ -139,7 +139,7 @@ class Node:
         return [one for one in found if one is not None]
 
     def children(self) -> list[tuple[str, Node]]:
-        """Every key with the mapping it holds."""
+        """Return every key with the mapping it holds."""
         found = []
         for key in self.node:
             child = self._as_mapping(key, self.node[key])
@@ -148,11 +148,12 @@ class Node:
         return found
 
     def has(self, key: str, *, required: bool = False) -> bool:
-        """Whether a key has a value. Complains about a key without one, and about a required one that is missing."""
+        """Return whether a key has a value. Complains about a key without one, and about a required one that is
+        missing."""
         return self._get(key, required) is not None
 
     def finish(self) -> None:
-        """Complain about keys nobody asked for."""
+        """Complain about unknown keys, which were not read."""
         for key in self.node:
             if key not in self.used:
                 near = difflib.get_close_matches(str(key), self.used, 1)
@@ -177,7 +178,7 @@ class Node:
 
 
 def _brief(value: object) -> str:
-    """A value for a complaint. Not the whole of a list or mapping: aliases can make that as large as they like."""
+    """Return a value for a complaint. Lists and mappings are shortened, because aliases can make them huge."""
     if isinstance(value, list):
         return "a list"
     return "a mapping" if isinstance(value, dict) else repr(value)[:80]

@@ -1,8 +1,7 @@
-"""Policy apart from work: a workspace whose every word is a trusted file's, but for the pins of its series.
-
-A pull request writes the workspace file that it is tested with. So the file's words come from elsewhere: from a commit
-or a file that a maintainer answers for. The head gives the `pin` of a series, the patch files, and the lock; nothing
-else, also no key that is added later.
+"""Separate policy from work: take all settings of a workspace from a trusted file, except the pins of its series. A
+pull request can change the workspace file with which it is tested. So the settings come from a commit or a file that a
+maintainer is responsible for. The head provides only the `pin` of a series, the patch files, and the lock. Keys that
+are added later are policy too.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _links_out(path: Path, root: Path) -> Iterator[Path]:
 
 
 def named_files(policy: Path) -> Iterator[str]:
-    """Yield every text of a workspace file that could be the name of a file beside it."""
+    """Yield every text of a workspace file that could be the name of a file next to it."""
     pending: list[Any] = [read_yaml(policy, comments=False)]
     while pending:
         value = pending.pop()
@@ -89,8 +88,8 @@ def named_files(policy: Path) -> Iterator[str]:
 
 
 def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
-    """Yield what the head's document says otherwise than the trusted one, by key, but for what the head gives. The
-    entries of a list that have names are held against those of the same names."""
+    """Yield the keys in which the head's document differs from the trusted one, except those that the head provides.
+    List entries with names are compared by name."""
     by_name = _by_name(trusted), _by_name(head)
     if by_name[0] is not None and by_name[1] is not None:
         trusted, head = by_name
@@ -110,7 +109,7 @@ def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
-    """A list of mappings that have names of their own, as a mapping; None for anything else."""
+    """Return a list of mappings with distinct names as a mapping by name; None for anything else."""
     if not isinstance(value, list) or not all(isinstance(one, Mapping) and "name" in one for one in value):
         return None
     found = {str(one["name"]): one for one in value}
@@ -118,7 +117,7 @@ def _by_name(value: Any) -> dict[str, Any] | None:
 
 
 def _pins(head: Path) -> dict[str, str]:
-    """The pins of a workspace file of which nothing else is believed. Raises `ConfigError`."""
+    """Return the pins of a workspace file that is otherwise not trusted. Raises `ConfigError`."""
     document = read_yaml(head, comments=False)
     series = document.get("series") if isinstance(document, Mapping) else None
     if not isinstance(series, Mapping):

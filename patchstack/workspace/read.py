@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 def find_workspace(start: Path) -> Path | None:
-    """The nearest `patchstack.yaml`, in a directory or above it."""
+    """Return the nearest `patchstack.yaml`, in a directory or its parents."""
     for directory in (start, *start.parents):
         if (directory / FILE_NAME).is_file():
             return directory / FILE_NAME
@@ -37,7 +37,8 @@ def find_workspace(start: Path) -> Path | None:
 
 
 def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
-    """Read and check a workspace file. Patches and repositories are taken from `root` (default: the file's directory).
+    """Read and check a workspace file. Paths of patches and repositories are relative to `root` (default: the file's
+    directory).
 
     Raises `ConfigError` with every complaint, each with file and line.
     """
@@ -111,7 +112,7 @@ def _read_series(name: str, node: Node, root: Path) -> SeriesConfig:
 
 
 def _read_sync(node: Node | None) -> tuple[tuple[tuple[str, ...], ...], str | None]:
-    """The commands and the suite."""
+    """Return the commands and the suite of `sync:`."""
     if node is None:
         return (), None
     required, suite = node.commands("require"), node.text("suite")
@@ -173,7 +174,7 @@ def _read_waiver(node: Node) -> Waiver:
 
 
 def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
-    """The variants of a file of their own. Raises `ConfigError` with every complaint."""
+    """Return the variants of a separate file. Raises `ConfigError` with every complaint."""
     from ruamel.yaml.comments import CommentedMap
 
     document = read_yaml(path)
@@ -189,13 +190,13 @@ def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
 
 
 def read_variants(top: Node) -> tuple[VariantConfig, ...]:
-    """The `variants:` of a document; complaints go to the mapping."""
+    """Return the `variants:` of a document. Complaints are added to the mapping."""
     node = top.mapping("variants")
     return tuple(_read_variant(name, one) for name, one in node.children()) if node is not None else ()
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of `16GiB`, `16G`, `512M` or a plain number, in powers of 1024; None for what is none."""
+    """Return the bytes of `16GiB`, `16G`, `512M` or a plain number, in powers of 1024; None for any other text."""
     match = _SIZE.match(text.strip())
     if match is None:
         return None
@@ -204,7 +205,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds of `90s`, `30m` or `4h`; None for what is none."""
+    """Return the seconds of `90s`, `30m` or `4h`; None for any other text."""
     match = _TIME.match(text.strip())
     return None if match is None else float(match.group(1)) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match.group(2)]
 
@@ -216,13 +217,13 @@ def _read_variant(name: str, node: Node) -> VariantConfig:
     if platform is not None and platform not in PLATFORMS:
         node.complain("platform", f"{platform!r} is none of {', '.join(PLATFORMS)}")
     if arch is not None and not _ARCH.match(arch):
-        node.complain("arch", f"{arch!r} is no CUDA architecture: 121a-real, say, in quotes where it is a number")
+        node.complain("arch", f"{arch!r} is not a CUDA architecture: 121a-real, say, in quotes where it is a number")
     limits = node.mapping("limits")
     memory, seconds = (limits.text("memory"), limits.text("time")) if limits else (None, None)
     if limits is not None and memory is not None and parse_size(memory) is None:
-        limits.complain("memory", f"{memory!r} is no size: 16GiB, say")
+        limits.complain("memory", f"{memory!r} is not a size: 16GiB, say")
     if limits is not None and seconds is not None and parse_time(seconds) is None:
-        limits.complain("time", f"{seconds!r} is no time: 90s, 30m or 4h")
+        limits.complain("time", f"{seconds!r} is not a time: 90s, 30m or 4h")
     optional = node.texts("optional_targets")
     if wrong := [name for name in optional or () if not _TARGET.match(name)]:
         node.complain("optional_targets", f"{wrong[0]!r} is not the name of a CMake target")

@@ -1,4 +1,4 @@
-"""Write into a workspace file. Its comments and order stay."""
+"""Change a workspace file and keep its comments and order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 _INDENTED = re.compile(r"^( *)[A-Za-z_]+:[ ]*\n(?: *#[^\n]*\n)*\1 +- ", re.MULTILINE)
-"""A list that is indented below its key."""
+"""Matches a list that is indented below its key."""
 _WORDS = ("true", "false", "yes", "no", "on", "off", "null")
 
 
 def add_series(path: Path, config: SeriesConfig) -> None:
-    """Write a series down, into a new workspace file or an existing one, whose comments and order stay.
-
-    Raises `ConfigError` for a file that cannot be used, `UsageError` if it has a series of that name.
+    """Add a series to a new or existing workspace file. Comments and order stay. Raises `ConfigError` for a file that
+    cannot be used, `UsageError` if it already has a series of that name.
     """
     from io import StringIO
 
@@ -40,7 +39,7 @@ def add_series(path: Path, config: SeriesConfig) -> None:
         ]
     if path.exists():
         if any(series.name == config.name for series in read_workspace(path).series):
-            raise AlreadyExists(f"{path} has a series {config.name} already", hint="give another name with --name")
+            raise AlreadyExists(f"{path} already has a series {config.name}", hint="give another name with --name")
         document = read_yaml(path)
     else:
         document = CommentedMap({"series": CommentedMap()})
@@ -54,16 +53,15 @@ def add_series(path: Path, config: SeriesConfig) -> None:
 
 
 def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
-    """Give a series another pin and, where one is named, another branch of the fork. All else stays, byte by byte.
-
-    Raises `ConfigError` for a file that cannot be used, or that writes these values in a way that is not understood.
+    """Change the pin of a series and, if given, its branch of the fork. Everything else stays, byte for byte. Raises
+    `ConfigError` for a file that cannot be used, or in which these values have an unsupported form.
     """
     wanted = {"pin": pin} if fork_ref is None else {"pin": pin, "fork_ref": fork_ref}
     with path.open(encoding="utf-8", newline="") as file:
         text = file.read()
     lines = text.split("\n")
     node = read_yaml(path)["series"][name]
-    # From the end, so that places found before stay where they are.
+    # From the end, so that the other positions stay valid.
     for key, value in sorted(wanted.items(), key=lambda item: node.lc.value(item[0]), reverse=True):
         old = str(node[key])
         if old == value:
@@ -73,7 +71,7 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
         quote = rest[:1] if rest[:1] in ("'", '"') else ""
         if not rest.startswith(f"{quote}{old}{quote}"):
             raise WorkspaceNotChanged(
-                f"{path}:{line + 1}: {key} is not written out there, and was not changed",
+                f"{path}:{line + 1}: {key} has an unsupported form, and was not changed",
                 hint=f"write {key}: {value} for series {name} by hand",
             )
         lines[line] = lines[line][:column] + _scalar(value, quote) + rest[len(old) + 2 * len(quote) :]
@@ -83,9 +81,8 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
 
 
 def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequence[str]], note: str) -> None:
-    """Write the recorded sites of a check, by file, and the note that says when and why. All else stays.
-
-    Raises `ConfigError` for a file that cannot be used, or has no such check any more.
+    """Write the recorded sites of a check, by file, with a note on when and why. Everything else stays. Raises
+    `ConfigError` for a file that cannot be used, or no longer has the check.
     """
     from io import StringIO
 
@@ -116,7 +113,7 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
 
 
 def _scalar(value: str, quote: str) -> str:
-    """A text as YAML: in the quotes it had, or in quotes where it could be read as a number or something else."""
+    """Return a text as YAML, with its earlier quotes, or with quotes if it could be read as a different type."""
     plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
     number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
     if quote or not plain or number or value.startswith("-"):
@@ -133,7 +130,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _written(place: str | Path) -> str:
-    """A path or URL as it is written into a workspace in the current directory: relative where that is short."""
+    """Return a path or URL as written into a workspace in the current directory: relative if that is short."""
     text = str(place)
     if is_url(text):
         return text

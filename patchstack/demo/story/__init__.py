@@ -1,4 +1,4 @@
-"""The story of the demo: a fork of minillm, what it did later, what was tried, and what upstream did meanwhile."""
+"""The commits of the demo: those of a fork of minillm, later ones, candidates, and those of upstream."""
 
 from .candidates import COARSE_KEYS, SHORT_LOG
 from .edits import Commit, Create, Edit, Replace

@@ -1,4 +1,4 @@
-"""What was tried on top of the fork: a commit that changes what the model says, and one that loses what it says."""
+"""Candidates on top of the fork: a commit that changes the model's output, and one that loses output."""
 
 from __future__ import annotations
 

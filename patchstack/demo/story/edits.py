@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace:
-    """Puts `new` in the place of `old`, which occurs exactly once in the file as it is at that commit."""
+    """Replaces `old`, which must occur exactly once in the file at that commit, with `new`."""
 
     path: str
     old: str
@@ -16,7 +16,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Adds a file with the bytes of `source`, a path relative to the folder `fork` beside this package."""
+    """Adds a file with the bytes of `source`, a path in the folder `fork` next to this package."""
 
     path: str
     source: str

@@ -1,4 +1,4 @@
-"""The commits of a maintainer over minillm: a paged KV cache, a trace and a faster mixture of experts."""
+"""A maintainer's commits on minillm: a paged KV cache, a trace and a faster mixture of experts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commits of the fork that make the paged KV cache, and the one that a series lacks."""
+"""The commits of the fork for the paged KV cache, and the one that a broken series lacks."""
 
 from __future__ import annotations
 
