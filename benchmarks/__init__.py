@@ -1,1 +1,1 @@
-"""Measurements anyone can repeat."""
+"""Measurements that anyone can repeat."""

@@ -69,7 +69,7 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def slowed(programs: Path, out: Path) -> Path:
-    """A directory of the same programs, in which the one that is measured is 30% slower."""
+    """Return a directory of the same programs, in which the one that is measured is 30% slower."""
     made = out / "slowed"
     if not made.is_dir():
         made.mkdir(parents=True)
@@ -85,7 +85,7 @@ def slowed(programs: Path, out: Path) -> Path:
 
 
 def compared(sides: list[str], model: Path, out: Path, name: str, seed: int, more: list[str]) -> str:
-    """Run a comparison, or go on with it, and return its outcome."""
+    """Run or continue a comparison, and return its outcome."""
     told = out / f"{name}.json"
     if not told.is_file():
         cache = out / f"{name}-cache"

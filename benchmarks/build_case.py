@@ -1,4 +1,5 @@
-"""What `benchmarks.build_speed` builds: the demo's series, a different one, or a tree, in a workspace of its own."""
+"""Prepare what `benchmarks.build_speed` builds: the demo's series, a different one, or a tree, in a separate
+workspace."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is built, and how. `base` is the variant that the workspace's variants `measured-0`, `measured-1`, … are
-    like; `options` is what every build gets. `whole` are the options that name the tree, `previous` those that name it
-    without its last patch (None: there is no such tree). `request` is what both ask for, without a variant."""
+    """A build to measure. `base` is the variant from which the workspace's variants `measured-0`, `measured-1`, …
+    differ only for ccache; `options` are those of every build. `whole` are the options that name the tree, `previous`
+    those that name it without its last patch (None if there is no such tree). `request` is the request for both,
+    without a variant."""
 
     workspace: Path
     cache: Path
@@ -38,7 +40,7 @@ class Case:
     previous: tuple[str, ...] | None
 
     def source(self) -> Source:
-        """The whole tree."""
+        """Return the source of the whole tree."""
         if self.series is None:
             return directory_source(Path(self.whole[-1]))
         config = read_workspace(self.workspace).select([self.series])[0]
@@ -46,7 +48,7 @@ class Case:
 
 
 def make_case(given: Namespace, scratch: Path) -> Case:
-    """The case that a command line asks for; all it needs is written below `scratch`."""
+    """Return the case for a command line. All its files are written below `scratch`."""
     workspace, base, series = write_workspace(given, scratch)
     options = ["--workspace", str(workspace), "--engine", given.engine]
     for name in ("image", "toolkit", "jobs"):
@@ -74,8 +76,8 @@ def make_case(given: Namespace, scratch: Path) -> Case:
 
 
 def write_workspace(given: Namespace, scratch: Path) -> tuple[Path, str, str | None]:
-    """A workspace of our own: the given one (the demo's, or an empty one) with absolute paths, and a variant for each
-    build that ccache must not know yet. Gives its file, the variant that they are like, and the series."""
+    """Write a workspace: the given one (the demo's, or an empty one) with absolute paths, and a variant for each build
+    that ccache must not know yet. Return its file, the base variant, and the series."""
     origin = given.workspace
     if origin is None and given.source is None:
         command = [sys.executable, "-m", "patchstack", "demo", "--no-build", str(scratch / "tour")]
@@ -104,7 +106,7 @@ def write_workspace(given: Namespace, scratch: Path) -> tuple[Path, str, str | N
 
 
 def new_to_ccache(like: Variant, seed: str) -> dict[str, object]:
-    """A variant that differs in a compiler option which ccache counts and which changes no code."""
+    """Return a variant with a different compiler option that ccache hashes but that does not change the code."""
     languages = {"C": "", "CXX": "", **({"CUDA": "-Xcompiler="} if like.arch else {})}
     flags = {f"CMAKE_{language}_FLAGS": f"{pass_on}-frandom-seed={seed}" for language, pass_on in languages.items()}
     own = {name: f"{like.cmake[name].value} {flag}" if name in like.cmake else flag for name, flag in flags.items()}
@@ -112,7 +114,7 @@ def new_to_ccache(like: Variant, seed: str) -> dict[str, object]:
 
 
 def patchstack_environment(scratch: Path) -> dict[str, str]:
-    """As an installed patchstack has it: byte-compiled, and with a cache of its own."""
+    """Return the environment of an installed patchstack: byte-compiled, and with a separate cache."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     own = {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
     return environment | own | {"PYTHONPATH": str(_ROOT)}
@@ -125,7 +127,7 @@ def _of_series(workspace: Path, series: str) -> tuple[tuple[str, ...], tuple[str
 
 
 def _of_tree(directory: Path, touch: str | None, scratch: Path) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-    """Copies of a tree, with and without a change to one of its files."""
+    """Make copies of a tree, with and without a change to one of its files, and return the options for each."""
     whole, before = scratch / "whole", scratch / "before"
     for entry in directory_source(directory).entries():
         path = whole / entry.path

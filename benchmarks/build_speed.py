@@ -1,16 +1,18 @@
-"""How fast is `patchstack build`: found again, with a warm ccache, after one more patch, and against cmake by hand?
+"""Measure `patchstack build`: with a cache hit, with a warm ccache, after one more patch, and compared with cmake by
+hand.
 
-`python -m benchmarks.build_speed [--engine docker --image IMAGE]` measures whole processes, a fresh process a run, in
-rounds that go forth and back (A B … B A). It builds the demo's series; `--workspace FILE` takes another (its series by
-`--series`), `--source DIR` a tree without a series (`--touch FILE` of it is then what "one more patch" changes).
+`python -m benchmarks.build_speed [--engine docker --image IMAGE]` measures whole processes, a fresh process for each
+run, in rounds of alternating order (A B … B A). It builds the demo's series; `--workspace FILE` takes another (its
+series by `--series`), `--source DIR` a tree without a series (`--touch FILE` of it is then what "one more patch"
+changes).
 
-By hand means: the very configure and build commands of a build, in one `docker run` with the limits, volumes and
-environment that a build's jobs have, over a tree that is in its volume already. What patchstack does beside (verify,
-the key, sending the tree, two containers, fetching, proofs, provenance) is thus all counted against it.
+By hand means: the same configure and build commands, in one `docker run` with the limits, volumes and environment of a
+build's jobs, on a tree that is already in its volume. So all of patchstack's other work (verify, the key, sending the
+tree, two containers, fetching, proofs, provenance) counts as overhead.
 
 ccache is made cold by a compiler option that no build had before (`-frandom-seed`), not by emptying it: on a Docker
-engine its volume is everyone's. What the runs leave there goes as ccache forgets it. All else is in a temporary
-directory.
+engine its volume is shared. The runs' entries there are removed by ccache's own limit. Everything else is in a
+temporary directory.
 """
 
 from __future__ import annotations
@@ -66,13 +68,14 @@ _RATIOS = {
 _FOUND_SECONDS = Target(what="found", bound=1.0)
 _OVERHEAD = Target(what="N/M", bound=1.05)
 _REAL_SIZE = 60.0
-"""Seconds by hand, below which start-up decides, and the overhead is told in seconds but not judged."""
+"""If the build by hand takes fewer seconds than this, start-up dominates, and the overhead is reported but not
+judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One process. `cmake` is how many of the seconds its configure and build commands took, as a build's record says;
-    `ccache` is hits and misses, None if there was no ccache or nothing was compiled."""
+    """One process. `cmake` is the part of the seconds that its configure and build commands took, from the build's
+    record; `ccache` is hits and misses, None if there was no ccache or nothing was compiled."""
 
     seconds: float
     cmake: float | None = None
@@ -80,16 +83,16 @@ class Run:
 
 
 class Silent:
-    """Nobody watches what is not timed."""
+    """A progress listener that shows nothing."""
 
     def phase(self, name: str) -> None:
-        """A part of the work begins."""
+        """A phase of the work begins."""
 
     def output(self, chunk: bytes) -> None:
         """What the commands print."""
 
     def talk(self, text: str) -> None:
-        """Something the user should know."""
+        """A message for the user."""
 
 
 class Bench:
@@ -103,14 +106,14 @@ class Bench:
         self._without_last: deque[int] = deque()
 
     def warm_up(self, letters: str) -> None:
-        """Fill what must be warm: byte code, what is known of the image, ccache for variant 0, and for one variant that
-        has not seen the last patch."""
+        """Warm up: byte code, the image's properties, ccache for variant 0, and for one variant without the last
+        patch."""
         self._build(0, self.case.whole, hit=False)
         if "P" in letters:
             self._cold()
 
     def subjects(self) -> dict[str, Callable[[], Run]]:
-        """What is measured, by letter."""
+        """Return the measured commands, by letter."""
         whole = self.case.whole
         return {
             "H": lambda: self._build(0, whole, hit=True),
@@ -173,7 +176,7 @@ class Bench:
 
     @contextmanager
     def _session(self, engine: Engine, *, ccache: bool) -> Iterator[Session]:
-        """A build's volumes with the tree in them, gone afterwards."""
+        """Open a build's volumes with the tree in them, and remove them afterwards."""
         case = self.case
         variants = load_variants(read_workspace(case.workspace).variants)
         request = replace(case.request, variant="measured-0", ccache=ccache)
@@ -189,14 +192,14 @@ class Bench:
 def timed(
     args: Sequence[str], environment: Mapping[str, str] | None, cwd: Path
 ) -> tuple[float, subprocess.CompletedProcess[bytes]]:
-    """Run a program to its end; the seconds it took, and how it ended."""
+    """Run a program to its end, and return its seconds and result."""
     start = perf_counter()
     done = subprocess.run(args, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return perf_counter() - start, done
 
 
 def docker_run(engine: str, job: Job) -> list[str]:
-    """What a person would type to run a job as patchstack does: `docker run` with the same limits."""
+    """Return the `docker run` command with which a person would run a job like patchstack, with the same limits."""
     limits = job.limits
     args = ["docker", *resolve(engine).docker_arguments(), "run", "--rm", "--user", "1000:1000", "--network", "none"]
     args += ["--ipc", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
@@ -228,7 +231,7 @@ def measure(bench: Bench, letters: str, pairs: int) -> dict[str, list[Run]]:
 
 
 def report(runs: Mapping[str, Sequence[Run]]) -> tuple[dict[str, Any], bool]:
-    """Print times, ratios and differences; give them as data, and whether every target is met."""
+    """Print times, ratios and differences, and return them with whether every target is met."""
     print(f"{'':48}{'runs':>5}{'median':>10}{'min':>10}{'max':>10}{'in cmake':>10}{'ccache hits':>14}")
     seconds = {letter: [run.seconds for run in own] for letter, own in runs.items()}
     for letter, times in seconds.items():
@@ -290,7 +293,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print, and give the exit status."""
+    """Measure, print, and return the exit status."""
     given = options()
     with tempfile.TemporaryDirectory(prefix="build-speed-") as directory:
         scratch = Path(directory).resolve()

@@ -1,14 +1,14 @@
-"""How fast is `patchstack canary`, compared with git itself, and against `patchstack verify`?
+"""Measure `patchstack canary` against git itself and `patchstack verify`.
 
 `python -m benchmarks.canary_speed [--repo CLONE --pin SHA --patches DIR --to REF]` measures whole processes: (A)
 `canary --strict --blame`; (L) the same by git, a loop of strict `git apply --cached` over a temporary index, patch by
-patch and commit by commit, failing patches left out; (P) `canary --quick`, which leaves out the search for similar
-commits, (F) `canary` with that search, and (V) `verify`, interleaved. The answers of A and L are compared: the first
-commit at which each patch fails, and all that fail at the last. Without a clone it generates a tree of llama.cpp's
-shape and lets its upstream move on. Nothing is written into the clone. Standard library and git only; the Python that
-runs it is the one measured with.
+patch and commit by commit, skipping failing patches; (P) `canary --quick`, without the search for similar commits, (F)
+`canary` with that search, and (V) `verify`, interleaved. The answers of A and L are compared: the first commit at which
+each patch fails, and all that fail at the last. Without a clone it generates a tree of llama.cpp's shape and lets its
+upstream move on. Nothing is written into the clone. Standard library and git only; the Python that runs it is the one
+measured with.
 
-The loop starts a process a patch and commit, so it takes minutes. `TMPDIR=/dev/shm` takes the disk out of it.
+The loop starts a process for each patch and commit, so it takes minutes. `TMPDIR=/dev/shm` avoids the disk.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TARGETS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A clone, a pin in it, a series, and the upstream commits behind the pin, oldest first."""
+    """A clone, a pin in it, a series, and the upstream commits after the pin, oldest first."""
 
     repo: Path
     pin: str
@@ -58,7 +58,7 @@ class Answer:
 
 
 def make_case(repo: Path, pin: str, patches: Path, to: str) -> Case:
-    """Describe a series and the upstream it is to meet."""
+    """Describe a series and its upstream."""
     files = tuple(sorted(patches.resolve().glob("*.patch"), key=os.fsencode))
     commits = tuple(git(repo, "rev-list", "--reverse", "--first-parent", f"{pin}..{to}").split())
     if not files or not commits:
@@ -67,7 +67,7 @@ def make_case(repo: Path, pin: str, patches: Path, to: str) -> Case:
 
 
 def moving_case(directory: Path, count: int) -> Case:
-    """A generated repository, whose upstream goes on from the pin: every commit changes lines of files that exist."""
+    """Generate a repository whose upstream continues from the pin: every commit changes lines of existing files."""
     generated = generated_case(directory)
     repo = generated.repo
     paths = [path for path in git(repo, "ls-tree", "-r", "--name-only", "pin").splitlines() if path.endswith(".cpp")]
@@ -91,24 +91,24 @@ def moving_case(directory: Path, count: int) -> Case:
 
 
 def run_patchstack(case: Case, scratch: Path, *options: str) -> Run:
-    """One run of patchstack from this checkout, byte-compiled, as an installed one is."""
+    """Run patchstack once from this checkout, byte-compiled like an installed one."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
     if (_ROOT / "patchstack" / "__main__.py").is_file():
         environment["PYTHONPATH"] = str(_ROOT)
     sources = ["--patches", str(case.patches[0].parent), "--upstream", str(case.repo), "--pin", case.pin, "--json"]
-    # canary exits 1 where patches fail; that is an answer here.
+    # canary exits with 1 if patches fail, which is a valid answer here.
     script = 'python=$1; shift; "$python" -m patchstack "$@" || [ $? -eq 1 ]'
     return timed(["sh", "-c", script, "sh", sys.executable, *options, *sources], environment, scratch)
 
 
 def canary(case: Case, scratch: Path, *options: str) -> Run:
-    """One run of `patchstack canary` up to the last commit."""
+    """Run `patchstack canary` once, up to the last commit."""
     return run_patchstack(case, scratch, "canary", "--to", case.commits[-1], *options)
 
 
 def answer_of(run: Run) -> Answer:
-    """What a `canary --strict --blame` says."""
+    """Return the answer of a `canary --strict --blame`."""
     patches = json.loads(run.output)["patches"]
     return Answer(
         first={one["file"]: one["first_broken"]["index"] if one["first_broken"] else None for one in patches},
@@ -117,7 +117,7 @@ def answer_of(run: Run) -> Answer:
 
 
 def loop(case: Case, scratch: Path) -> tuple[float, Answer]:
-    """The same by git: seconds, and the answer."""
+    """Run the same loop with git. Return the seconds and the answer."""
     with tempfile.TemporaryDirectory(dir=scratch) as fresh:
         (Path(fresh) / "objects").mkdir()
         objects = (case.repo / git(case.repo, "rev-parse", "--git-path", "objects")).resolve()
@@ -146,7 +146,7 @@ def loop(case: Case, scratch: Path) -> tuple[float, Answer]:
 
 
 def differences(ours: Answer, gits: Answer) -> list[str]:
-    """Where two answers are not the same, in words."""
+    """Return descriptions of the differences between two answers."""
     told = [
         f"{file}: first fails at {ours.first.get(file)}, but by git at {index}"
         for file, index in gits.first.items()
@@ -156,7 +156,7 @@ def differences(ours: Answer, gits: Answer) -> list[str]:
 
 
 def report(name: str, above: Sequence[float], below: Sequence[float], target: Target) -> tuple[dict[str, Any], bool]:
-    """Print a ratio, round by round, and give it as data."""
+    """Print a ratio for each round, and return it as data."""
     each = [one / other for one, other in zip(above, below, strict=False)]
     middle = median(each)
     print(f"{name:46}{middle:8.2f}{min(each):9.2f} ..{max(each):7.2f}   {target.verdict(middle)}")
@@ -171,7 +171,7 @@ def measure(case: Case, scratch: Path, rounds: int, loops: int) -> tuple[dict[st
     wrong: list[str] = []
     answer = None
     for _ in range(loops):
-        # One of ours before and one after the loop: the machine may be busier at one end than at the other.
+        # One of our runs before and one after the loop, because the load of the machine may change.
         before = canary(case, scratch, "--strict", "--blame")
         seconds, gits = loop(case, scratch)
         behind = canary(case, scratch, "--strict", "--blame")
@@ -235,7 +235,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print, and give the exit status."""
+    """Measure, print, and return the exit status."""
     given = options()
     machine = {"python": platform.python_version(), "git": git(Path("/"), "version"), "cpus": os.cpu_count()}
     print(f"Python {machine['python']}, {machine['git']}, {machine['cpus']} CPUs")

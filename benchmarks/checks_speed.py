@@ -1,11 +1,11 @@
-"""What do checks cost over hundreds of upstream commits, compared with a loop that checks each out and greps?
+"""Measure checks over hundreds of upstream commits against a loop that checks out each commit and greps.
 
-`python -m benchmarks.checks_speed --repo CLONE --to REF [--workspace patchstack.yaml --series paged]` looks at every
-commit from the pin on: (A) with the code that `canary --blame` runs checks with, in one process, and (L) with a loop of
-`git read-tree -m -u` and `grep -rnP` in a work tree. Both look at upstream alone. Twenty checks are generated, with a
-fixed seed, from words of lines that change between pin and tip; six are the series' own. Each place that a pattern has
-at each commit must be the same, and so must the verdict that follows from it; L must take at least twenty times as long
-as A. The loop gets a sparse work tree of the directories that the checks look at, which is to its advantage.
+`python -m benchmarks.checks_speed --repo CLONE --to REF [--workspace patchstack.yaml --series paged]` examines every
+commit from the pin on: (A) with the code for checks of `canary --blame`, in one process, and (L) with a loop of `git
+read-tree -m -u` and `grep -rnP` in a work tree. Both read only upstream. Twenty checks are generated, with a fixed
+seed, from words of lines that change between pin and tip; six are the series' own. The places of each pattern at each
+commit must be the same, and so must the resulting verdicts; L must take at least twenty times as long as A. The loop
+gets a sparse work tree of the directories that the checks read, which is to its advantage.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Answer = list[dict[str, frozenset[tuple[str, int]]]]
 
 
 def generated(repo: Path, pin: str, tip: str) -> list[Question]:
-    """Questions whose words come from lines that upstream changed."""
+    """Return questions with words from lines that upstream changed."""
     chosen = random.Random(_SEED)
     diff = git(repo, "diff", "-U0", pin, tip, "--", *(f"{name}/" for name in _DIRECTORIES))
     words = sorted(
@@ -68,7 +68,7 @@ def generated(repo: Path, pin: str, tip: str) -> list[Question]:
 
 
 def own(workspace: Path, series: str) -> list[Question]:
-    """The checks of a series that have patterns of one line."""
+    """Return the checks of a series with patterns of one line."""
     from patchstack.checks.read import read_checks
     from patchstack.workspace import read_workspace
 
@@ -81,7 +81,7 @@ def own(workspace: Path, series: str) -> list[Question]:
 
 
 def by_patchstack(repo: Path, trees: Sequence[str], questions: Sequence[Question]) -> tuple[float, Answer]:
-    """Seconds, and the places."""
+    """Return the seconds and the places found by patchstack."""
     begin = perf_counter()
     from patchstack.checks.kinds.sites import SitesSettings
     from patchstack.checks.model import Check
@@ -95,7 +95,7 @@ def by_patchstack(repo: Path, trees: Sequence[str], questions: Sequence[Question
     checks = [
         Check(
             name=one.name,
-            kind="sites",  # of all kinds, it says every place
+            kind="sites",  # the kind that reports every place
             patch=None,
             files=one.globs,
             at_patch=False,
@@ -116,7 +116,7 @@ def by_patchstack(repo: Path, trees: Sequence[str], questions: Sequence[Question
 
 
 def by_loop(repo: Path, commits: Sequence[str], questions: Sequence[Question], scratch: Path) -> tuple[float, Answer]:
-    """The same by git and grep."""
+    """Return the seconds and the places found by git and grep."""
     clone = scratch / "clone"
     environment = {**git_environment(), "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 
@@ -162,7 +162,7 @@ def _grepped(one: Question, clone: Path, run: object) -> frozenset[tuple[str, in
 
 
 def verdicts(answers: Answer, one: Question) -> list[bool]:
-    """Whether a check holds at each commit, by the places of its pattern."""
+    """Return whether a check holds at each commit, by the places of its pattern."""
     if one.kind == "present":
         return [bool(answer[one.name]) for answer in answers]
     if one.kind == "absent":
@@ -172,7 +172,7 @@ def verdicts(answers: Answer, one: Question) -> list[bool]:
 
 
 def main() -> None:
-    """Measure, compare, and leave with 1 if an answer differs or the ratio is not reached."""
+    """Measure, compare, and exit with 1 if an answer differs or the ratio is not reached."""
     parser = argparse.ArgumentParser(description="Checks over upstream's commits, held against a loop that greps.")
     parser.add_argument("--repo", type=Path, required=True, help="a clone with the pin and the commits after it")
     parser.add_argument("--to", required=True, help="the newest commit")

@@ -1,19 +1,19 @@
-"""What does `patchstack verify` cost on a machine that has nothing yet, compared with a full clone and `git apply`?
+"""Measure `patchstack verify` with an empty cache against a full clone and `git apply`.
 
 `python -m benchmarks.ci_speed [--repo CLONE --pin SHA --patches DIR]` serves a repository and a fork of it over HTTP on
-this machine, as a forge does (`uploadpack.allowFilter`), and runs, interleaved and each with nothing of the other's:
+this machine, as a forge does (`uploadpack.allowFilter`), and runs, interleaved and independent of each other:
 
 (A) `patchstack verify` by URL against the fork's branch, every prefix tree, into an empty cache;
-(L) the same against the tree alone (`--expect-tree`): upstream only;
+(L) the same against only the tree (`--expect-tree`): upstream alone;
 (B) `git clone` of all of it, a checkout of the pin, `git apply` of the series, `git add`, `git write-tree`.
 
-What is counted is what the server sends, bodies alone. There is no network between, which favours (B): it downloads
-most. Without a clone, a repository of llama.cpp's shape is generated; it has no history to clone, so its ratio is not
-judged.
+Only the bodies of the server's answers are counted. There is no network latency, which favours (B), because it
+downloads most. Without a clone, a repository of llama.cpp's shape is generated; it has no history to clone, so its
+ratio is not judged.
 
-A full clone needs every object, and some clones lack a few large ones. What is served is then a copy of the pin's
-history in which the files that are not here were never there: the same commits, trees and patches otherwise, under
-other ids. It is smaller than the real one, which favours (B) again.
+A full clone needs every object, and some clones lack a few large ones. Then a copy of the pin's history without the
+missing files is served: otherwise the same commits, trees and patches, with different ids. It is smaller than the real
+one, which also favours (B).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """What is served: upstream and fork below `root`, the pin, and the tree that the series gives."""
+    """The served repositories: upstream and fork below `root`, the pin, and the tree that the series gives."""
 
     root: Path
     pin: str
@@ -68,7 +68,8 @@ class Forge:
 
 
 def make_forge(repo: Path, pin: str, patches: tuple[Path, ...], root: Path) -> Forge:
-    """Upstream up to the pin and a fork with a commit a patch, both whole, both borrowing the clone's objects."""
+    """Make complete repositories of upstream up to the pin, and of a fork with one commit for each patch. Both borrow
+    the clone's objects."""
     missing = {
         line[1:] for line in git(repo, "rev-list", "--objects", "--missing=print", pin).splitlines() if line[0] == "?"
     }
@@ -83,14 +84,14 @@ def make_forge(repo: Path, pin: str, patches: tuple[Path, ...], root: Path) -> F
     git(upstream, "update-ref", "refs/heads/master", whole)
     git(upstream, "symbolic-ref", "HEAD", "refs/heads/master")
     if missing:
-        git(upstream, "repack", "-a", "-d", "-q")  # as a forge keeps it: one pack
+        git(upstream, "repack", "-a", "-d", "-q")  # one pack, as on a forge
         (upstream / "objects" / "info" / "alternates").unlink()
     tree = _commit_series(fork, whole, patches)
     return Forge(root=root, pin=whole, tree=tree, patches=patches, left_out=len(missing))
 
 
 def _without(repository: Path, pin: str, missing: set[str]) -> str:
-    """Write the pin's history again, without the entries that are not here; gives the pin's new id."""
+    """Rewrite the pin's history without the missing entries, and return the pin's new id."""
     repo = pygit2.Repository(str(repository))
     trees: dict[str, str] = {}
     commits: dict[str, str] = {}
@@ -118,7 +119,7 @@ def _without(repository: Path, pin: str, missing: set[str]) -> str:
 
 
 def _commit_series(fork: Path, pin: str, patches: tuple[Path, ...]) -> str:
-    """A commit a patch on the branch `series`; gives the last one's tree."""
+    """Commit each patch on the branch `series`, and return the last tree."""
     script = (
         'git read-tree "$PIN"; head=$PIN; for patch; do git -c apply.whitespace=nowarn apply --cached "$patch"; '
         'head=$(git commit-tree -p "$head" -m "${patch##*/}" "$(git write-tree)"); done; '
@@ -131,7 +132,7 @@ def _commit_series(fork: Path, pin: str, patches: tuple[Path, ...]) -> str:
 
 
 def subjects(forge: Forge, server: Served, scratch: Path) -> dict[str, Callable[[], Run]]:
-    """What is measured, by letter; each call has a directory of its own."""
+    """Return the measured commands, by letter. Each call uses a new directory."""
     upstream, fork = f"{server.url}/upstream.git", f"{server.url}/fork.git"
     series = ["--patches", str(forge.patches[0].parent), "--upstream", upstream, "--pin", forge.pin]
     script = (
@@ -162,7 +163,7 @@ def subjects(forge: Forge, server: Served, scratch: Path) -> dict[str, Callable[
 
 
 def measure(forge: Forge, rounds: int, scratch: Path) -> dict[str, list[Run]]:
-    """Rounds that go forth and back, after a run of A and L that only compiles byte code."""
+    """Measure in rounds of alternating order, after a run of A and L that only compiles byte code."""
     with served(forge.root) as server:
         found = subjects(forge, server, scratch)
         for letter in "AL":
@@ -175,7 +176,7 @@ def measure(forge: Forge, rounds: int, scratch: Path) -> dict[str, list[Run]]:
 
 
 def report(forge: Forge, runs: dict[str, list[Run]], *, judged: bool) -> bool:
-    """Print the figures; tells whether the bounds are kept. The ratio is `judged` or not."""
+    """Print the figures, and return whether the bounds are kept. The ratio counts only if `judged`."""
     print(f"{platform.machine()}, {os.cpu_count()} processors, git {git(_ROOT, 'version').split()[-1]}")
     print(f"{len(forge.patches)} patches on {forge.pin[:12]}; files left out for want of contents: {forge.left_out}")
     middle = {letter: median(run.seconds for run in found) for letter, found in runs.items()}

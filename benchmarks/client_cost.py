@@ -1,8 +1,8 @@
-"""What a client costs, and how its figures fit a known schedule: this one beside others.
+"""Compare the CPU cost of clients, and how well their figures match a known schedule.
 
 A scripted server streams to N clients at once, each at the same rate. CPU seconds are user + system of the client's
-whole process tree, less those of a run of one request, for 100,000 tokens. Beside them are the figures that the client
-gives of a schedule that is known.
+whole process tree, less those of a run of one request, for 100,000 tokens. The client's own figures for a known
+schedule are printed too.
 
     python -m benchmarks.client_cost --tokenizer DIR [--peer NAME=VENV …] [--streams 256] [--rate 4] [--tokens 100]
 
@@ -96,14 +96,15 @@ PEERS: dict[str, tuple[Command, str]] = {
 
 
 def answers(streams: int, tokens: int, rate: float) -> list[list[Step]]:
-    """An answer for each stream: the first token after `_FIRST` seconds and a part of a gap, then one each gap."""
+    """Return an answer for each stream: the first token after `_FIRST` seconds and a part of a gap, then one each
+    gap."""
     chance = random.Random(1)
     offsets = [_FIRST + chance.random() / rate for _ in range(streams)]
     return [stream([offset + at / rate for at in range(tokens)]) for offset in offsets]
 
 
 def cpu_of(run: Callable[[], str]) -> tuple[float, float, str]:
-    """CPU seconds of all processes that a call starts and waits for, wall seconds, and what the call gives."""
+    """Return the CPU seconds of all processes that a call starts and waits for, the wall seconds, and its result."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     said = run()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -112,7 +113,7 @@ def cpu_of(run: Callable[[], str]) -> tuple[float, float, str]:
 
 
 def ours(load: Load) -> str:
-    """This client, with its figures."""
+    """Run this client and return its figures."""
     plan = a_plan(load.url, requests=load.streams, concurrency=load.streams, max_tokens=(load.tokens,), counters=False)
     record = run_client(load.directory / f"ours-{load.streams}", plan)
     firsts = sorted((one["times"][0] - one["sent"]) / 1e6 for one in record["requests"] if not one["failure"])
@@ -128,7 +129,7 @@ def ours(load: Load) -> str:
 
 
 def told(command: list[str], directory: Path) -> str:
-    """Run a peer, and give the lines of its output that have latencies, or its last words."""
+    """Run a peer, and return the lines of its output with latencies, or its last lines."""
     environment = {**os.environ, "COLUMNS": "200"}
     environment |= {"NO_COLOR": "1", "OPENAI_API_KEY": "none", "DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
     environment |= {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
@@ -147,7 +148,7 @@ def told(command: list[str], directory: Path) -> str:
 
 
 def measured(name: str, venv: str, given: argparse.Namespace, directory: Path) -> dict[str, object]:
-    """The cost of a client and its figures."""
+    """Return the cost of a client and its figures."""
     used: dict[int, float] = {}
     words = ""
     seconds = 0.0
@@ -174,7 +175,7 @@ def measured(name: str, venv: str, given: argparse.Namespace, directory: Path) -
 
 
 def version_of(name: str, venv: str) -> str:
-    """The version of a peer."""
+    """Return the version of a peer."""
     command = [f"{venv}/bin/python", "-c", f"import importlib.metadata as m; print(m.version({PEERS[name][1]!r}))"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 

@@ -1,7 +1,7 @@
-"""How long the header of a 35B model takes (248,320 tokens, 753 tensors), and a whole report of it.
+"""Measure how long reading the header of a 35B model takes (248,320 tokens, 753 tensors), and a whole report of it.
 
 Each run is a process of its own, start-up included for the report. Goals: the header in 0.2 s and 60 MB, the report in
-1 s. CPU seconds are printed beside those of the clock: on a loaded machine the clock says how long others ran.
+1 s. CPU seconds are printed in addition to wall time, which on a loaded machine includes other processes.
 
     python -m benchmarks.cost_header [--runs 10]
     python -m benchmarks.cost_header --write FILE    # the header alone, for the screens of the guide
@@ -41,14 +41,14 @@ print(took, cpu, after.ru_maxrss * 1024)
 
 
 def read_once(model: Path) -> tuple[float, float, int]:
-    """Seconds of the clock and of the CPU for the header alone, and the most memory of the process in bytes."""
+    """Return wall and CPU seconds for the header alone, and the peak memory of the process in bytes."""
     done = subprocess.run([sys.executable, "-c", READ, str(model)], capture_output=True, text=True, check=True)
     took, cpu, most = done.stdout.split()
     return float(took), float(cpu), int(most)
 
 
 def report_once(model: Path) -> tuple[float, float, int]:
-    """The same of a whole process that prints a report."""
+    """Return the same figures for a whole process that prints a report."""
     command = [sys.executable, "-m", "patchstack", "cost", "report", str(model), "--machine", "h200", "--json"]
     began = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Hold the prediction of what a server reuses of prompts with images against a real multimodal llama-server.
+"""Compare the predicted reuse of prompts with images with a real multimodal llama-server.
 
 A tiny vision encoder beside tiny models with attention alone, with a window, and hybrid. An agent shows an image a
 step: all of them in place, older ones as text, or the last K at the end of each prompt. Every `cache_n` must be
@@ -32,17 +32,17 @@ WAYS = ("in place", "evicted", "at the end")
 
 
 def image(number: int) -> dict[str, Any]:
-    """The image of a step."""
+    """Return the image of a step."""
     return {"type": "image_url", "image_url": {"url": image_address(number)}}
 
 
 def text(words: str) -> dict[str, Any]:
-    """A part of a message that is text."""
+    """Return a part of a message that is text."""
     return {"type": "text", "text": words}
 
 
 def prompts(way: str, steps: int, kept: int, answers: list[str]) -> Iterator[list[dict[str, Any]]]:
-    """The messages of every step. `answers` grows while the agent goes on, or has all of them."""
+    """Yield the messages of every step. `answers` grows while the agent goes on, or has all of them."""
     said = [f"step {step}: " + "look at this and go on " * 2 for step in range(steps)]
     for step in range(steps):
         messages: list[dict[str, Any]] = [{"role": "system", "content": "You are an agent. " * 6}]

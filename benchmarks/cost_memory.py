@@ -1,5 +1,4 @@
-"""Hold what `patchstack cost memory` says against the logs of llama.cpp, over a grid of contexts, slots and cache
-types.
+"""Compare `patchstack cost memory` with the logs of llama.cpp, over a grid of contexts, slots and cache types.
 
 Every KV and recurrent line must be equal to its last digit, with cells, layers and the sizes of the context. Models
 without a tokenizer serve: llama-batched-bench needs none. `test-llama-archs -a ARCH -o DIR` of a build writes such
@@ -55,7 +54,7 @@ def told(binaries: Path, model: Path, options: Sequence[str], slots: int) -> See
 
 
 def computed(model: Path, options: Sequence[str], slots: int) -> Seen:
-    """What patchstack says of the same run."""
+    """Return patchstack's figures for the same run."""
     subject = open_subject(model, [*options, "-np", str(slots)])
     memory = allocate(subject.workload().layout, subject.options, 0)
     caches = [
@@ -78,7 +77,7 @@ def mib(count: int) -> str:
 
 
 def grid(contexts: Sequence[int], slots: Sequence[int]) -> list[tuple[list[str], int]]:
-    """The options of every run, with its slots."""
+    """Return the options of every run, with its slots."""
     return [
         (["-c", str(context), "-fa", fa, "-ctk", key, "-ctv", value, *(["-kvu"] if unified else [])], many)
         for context, many, unified, (key, value, fa) in product(contexts, slots, (False, True), TYPES)

@@ -1,4 +1,4 @@
-"""Hold the prediction of what a server reuses against a real llama-server, over scripted conversations.
+"""Compare the predicted reuse of prompts with a real llama-server, over scripted conversations.
 
 Tiny models with attention alone, with a window, and hybrid; chat and plain completions; one slot, two, and the server's
 own choice. A conversation appends, or has a message changed, cut or rendered otherwise at a step. Every `cache_n`
@@ -39,7 +39,8 @@ EDITS = ("append", "append", "edit", "cut", "other")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a server's conversations gave: steps, those predicted otherwise, planted changes, those not named."""
+    """The result of a server's conversations: steps, wrong predictions, planted changes, and changes that were not
+    named."""
 
     steps: int
     wrong: tuple[str, ...]
@@ -48,7 +49,7 @@ class Outcome:
 
 
 def words(draw: random.Random, count: int) -> str:
-    """Text that takes about so many tokens of a vocabulary of bytes."""
+    """Return text with about `count` tokens in a vocabulary of bytes."""
     return "".join(draw.choice("abcdefgh ") for _ in range(count))
 
 

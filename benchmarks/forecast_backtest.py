@@ -1,10 +1,10 @@
-"""How good is `patchstack canary --forecast`? Held against what upstream really did next, over many pins of its past.
+"""Backtest `patchstack canary --forecast` against what upstream really did next, over many earlier pins.
 
 `python -m benchmarks.forecast_backtest --repo CLONE --pin SHA --patches DIR --to REF [--pins 24 --every 15]` takes the
 places where a series is in upstream's files and follows them, line by line, to earlier commits: every `--every`
 days back from the pin is one more pin. From each it asks several predictors, which see nothing but upstream's past up
 to there, how likely upstream changes a place (its lines, and three of context) within 30 days, and looks whether it
-did. It prints, for each predictor, how often a patch that was struck stood higher in its list than one that was not
+did. It prints, for each predictor, how often a patch that was struck ranked higher in its list than one that was not
 (AUC, pin by pin: 0.5 is chance), and how many patches it expected to be struck.
 
 A place that did not exist at a pin, since upstream wrote all of its lines later, is left out there. Nothing is written.
@@ -86,19 +86,19 @@ class History:
         return b"" if is_binary(data) else data + b"\n"
 
     def between(self, path: str, start: int, end: int) -> list[Change]:
-        """The changes behind `start` up to `end`."""
+        """Return the changes after `start`, up to `end`."""
         changes = self.changes[path]
         times = [change.when for change in changes]
         return changes[bisect_right(times, start) : bisect_right(times, end)]
 
 
 def strikes(edit: Edit, range_: Range) -> bool:
-    """Whether an edit meets a range of the old text, or its context."""
+    """Return whether an edit meets a range of the old text, or its context."""
     return edit.at <= range_[1] + CONTEXT and edit.at + edit.removed >= range_[0] - CONTEXT
 
 
 def places(repo: Path, pin: str, patches: Path) -> tuple[list[list[Place]], Objects]:
-    """Every patch's places in upstream's files at the pin."""
+    """Return every patch's places in upstream's files at the pin."""
     repository = Repository.open(str(repo), repo)
     objects = Objects()
     objects.add_directory(repository.object_directory, str(repo))
@@ -143,7 +143,8 @@ _FAR = 10_000
 
 
 def look(history: History, place: Place, pin: int, now: int, days: int) -> tuple[Seen, bool] | None:
-    """A place at an earlier pin, and whether upstream struck it in the days behind. None where it did not exist."""
+    """Return a place at an earlier pin, and whether upstream struck it in the following days. None if it did not
+    exist."""
     range_ = place.range
     for change in reversed(history.between(place.path, now, pin)):
         older = before(range_, change.edits)
@@ -191,7 +192,7 @@ def by_lines(around: int, half: float, days: int, calm: float) -> Predictor:
 
 
 def as_it_is(days: int) -> Predictor:
-    """The one that patchstack uses."""
+    """Return the score of the predictor that patchstack uses."""
     return lambda seen: expected(sum(off <= NEAR and age <= days for age, off, _ in seen.past), seen.size, days)
 
 
@@ -201,12 +202,12 @@ def by_file(days: int) -> Predictor:
 
 
 def by_size(seen: Seen) -> float:
-    """How many lines it is on: no look at upstream at all."""
+    """Return the number of lines, without regard to upstream."""
     return (seen.size + 2 * CONTEXT) / 500
 
 
 def auc(scores: Sequence[tuple[float, bool]]) -> float | None:
-    """How often one that was struck scores higher than one that was not; ties count half."""
+    """Return how often a struck one scores higher than one that was not struck. Ties count half."""
     hit = [score for score, struck in scores if struck]
     spared = [score for score, struck in scores if not struck]
     if not hit or not spared:

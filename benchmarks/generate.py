@@ -38,7 +38,7 @@ class Shape:
 
 
 def git_environment() -> dict[str, str]:
-    """This environment without `GIT_*`, without anyone's git configuration, and without network."""
+    """Return this environment without `GIT_*`, without any git configuration, and without network."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     kept |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C"}
     return kept | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "file"}
@@ -60,7 +60,8 @@ def generate(directory: Path, shape: Shape) -> None:
 
 
 def _pick(rng: random.Random, low: int, high: int) -> int:
-    """A number from low to high, both included; `random()` alone is the same in every version of Python."""
+    """Return a number from low to high, both included. Uses `random()`, which gives the same numbers in every version
+    of Python."""
     return low + int(rng.random() * (high - low + 1))
 
 
@@ -74,7 +75,7 @@ def _directories(count: int) -> list[str]:
 
 
 def layout(shape: Shape) -> dict[str, int]:
-    """Every file of the pin with its number of lines; the hot files, which many patches touch, come first."""
+    """Return every file of the pin with its number of lines; the hot files, which many patches touch, come first."""
     rng = random.Random(shape.seed)
     directories = _directories(max(12, shape.files // _FILES_PER_DIRECTORY))
     weights = [1 / (number + len(directories) / 10) for number in range(len(directories))]
@@ -93,7 +94,7 @@ def _size(rng: random.Random, shape: Shape) -> int:
 
 
 def _pool(shape: Shape) -> list[bytes]:
-    """The lines that files are made of: many that occur in a few places, and a few that occur everywhere."""
+    """Return the lines that files are made of: many that occur in a few places, and a few that occur everywhere."""
     rng = random.Random(shape.seed)
     lines = [_statement(rng, f"v{number}") for number in range(6_000)]
     return lines + list(_COMMON) * (len(lines) // 4 // len(_COMMON))
@@ -134,7 +135,8 @@ def _write_file(out: IO[bytes], path: str, lines: list[bytes]) -> None:
 
 
 def _series(shape: Shape, files: dict[str, int], pool: list[bytes]) -> Iterator[dict[str, list[bytes]]]:
-    """For every patch the files it changes, with their new lines. Most touch one to three files; a few sweep."""
+    """Yield for every patch the files it changes, with their new lines. Most touch one to three files; a few touch
+    many."""
     rng = random.Random(shape.seed + 1)
     paths = list(files)
     hot, at_top = paths[:_HOT_FILES], [path.rpartition("/")[0] for path in paths[:_HOT_FILES]]
@@ -154,7 +156,8 @@ def _series(shape: Shape, files: dict[str, int], pool: list[bytes]) -> Iterator[
 
 
 def _edited(rng: random.Random, lines: list[bytes], hunks: int, number: int) -> list[bytes]:
-    """The lines with that many places changed. About as many go as come, so that files keep their size."""
+    """Return the lines with that many places changed. About as many lines are removed as added, so that files keep
+    their size."""
     result = list(lines)
     hunks = min(hunks, 1 + len(lines) // 40)
     step = len(lines) // hunks

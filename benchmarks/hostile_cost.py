@@ -1,4 +1,4 @@
-"""What does a hostile patch cost, compared with git itself?
+"""Measure the cost of hostile patches against git itself.
 
 `python -m benchmarks.hostile_cost` runs `patchstack verify` and `git read-tree; git apply --cached; git write-tree` on
 a generated family of patches, one after the other in one run, and prints time, ratio and memory of each. It fails if
@@ -39,12 +39,12 @@ peak = usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 seconds, code = usage.ru_utime + usage.ru_stime, os.waitstatus_to_exitcode(status)
 print(json.dumps({"seconds": seconds, "peak_mb": peak, "code": code}), file=sys.stderr)
 """
-"""Run a program in a small process of its own: a child's peak is never less than that of the process it came from."""
+"""Run a program from a small process, because a child's peak memory is at least that of its parent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a program took: processor seconds with its children's, and the largest process in MB."""
+    """The cost of a program: CPU seconds including its children's, and the memory of the largest process in MB."""
 
     seconds: float
     peak_mb: float
@@ -81,7 +81,7 @@ class Row:
 
 
 def write_case(hostile: Hostile, place: Path) -> str:
-    """Write repository and patches; gives the pin."""
+    """Write repository and patches, and return the pin."""
     repo, patches = place / "repo", place / "patches"
     subprocess.run(["git", "init", "--quiet", "--bare", str(repo)], env=git_environment(), check=True)
     command = ["git", "-C", str(repo), "fast-import", "--quiet"]
@@ -105,7 +105,7 @@ def _import(files: Mapping[str, bytes], out: IO[bytes]) -> None:
 
 
 def run_git(place: Path, pin: str, patches: Sequence[Path]) -> Cost:
-    """The patches on an index of its own."""
+    """Apply the patches to a new index with git."""
     with tempfile.TemporaryDirectory(dir=place) as fresh:
         (Path(fresh) / "objects").mkdir()
         own = {"PIN": pin, "GIT_DIR": str(place / "repo"), "GIT_INDEX_FILE": f"{fresh}/index"}
@@ -126,7 +126,7 @@ def run_patchstack(place: Path, pin: str, tree: str) -> Cost:
 
 
 def measured(args: Sequence[str], environment: Mapping[str, str], cwd: Path) -> Cost:
-    """Run a program to its end, in a process of its own that counts it and its children alone."""
+    """Run a program to its end, from a separate process that measures only it and its children."""
     with tempfile.TemporaryFile() as out:
         done = subprocess.run(
             [sys.executable, "-I", "-c", _MEASURE, *args],
@@ -184,7 +184,7 @@ def measure(name: str, scratch: Path, rounds: int) -> Row:
 
 
 def line(row: Row) -> str:
-    """A row of the table, in Markdown."""
+    """Return a row of the table, in Markdown."""
     ratio = row.seconds / row.git_seconds if row.git_seconds else float("inf")
     verdict = "" if row.holds else " **over**"
     return (

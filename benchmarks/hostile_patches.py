@@ -1,7 +1,5 @@
-"""A family of hostile patches: each is small to write and dear for a careless reader. Seeded; standard library only.
-
-Every case gives the files of the pin and the bytes of each patch. What git says of a patch is git's affair: some apply,
-some do not.
+"""A family of hostile patches: each is small to write and expensive for a careless reader. Seeded; standard library
+only. Every case has the files of the pin and the bytes of each patch. Some patches apply with git, others do not.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ def _equal(count: int) -> bytes:
 
 
 def hunks_at_one_place(count: int) -> Hostile:
-    """Hunks that all name one line of equal lines: each must pass by those before it."""
+    """Hunks that all name the same line among equal lines: each must skip the earlier ones."""
     hunk = _hunk(10, 10, [b" x", b" x", b" x", b"-x", b"+y", b" x", b" x", b" x"])
     return Hostile(files={"a": _equal(count * 20)}, patches=(_diff("a", *[hunk] * count),))
 
@@ -86,7 +84,7 @@ def growing_hunks(count: int) -> Hostile:
 
 
 def near_match(lines: int, length: int) -> Hostile:
-    """A long hunk that fits nowhere in equal lines, by its last line."""
+    """Return a long hunk that fits nowhere in equal lines, by its last line."""
     body = [b" x"] * length + [b"-z", b"+y", b" x"]
     return Hostile(files={"a": _equal(lines)}, patches=(_diff("a", _hunk(1000, 1000, body)),))
 
@@ -117,14 +115,14 @@ def quoted_names(size: int) -> Hostile:
 
 
 def message_lines(size: int) -> Hostile:
-    """A long message with separators before an ordinary diff."""
+    """Return a long message with separators before an ordinary diff."""
     head = b"From " + b"1" * 40 + b" Mon Sep 17 00:00:00 2001\nFrom: A <a@example.com>\nSubject: [PATCH] long\n\n"
     text = b"--- \n a | 2 +-\n\n---\n" * (size // 20)
     return Hostile(files={"a": _numbered(20)}, patches=(head + text + b"\n" + many_hunks(1).patches[0],))
 
 
 def mailbox(count: int) -> Hostile:
-    """One file that holds many mails, each with an ordinary diff."""
+    """Return one file that holds many mails, each with an ordinary diff."""
     mails = []
     for number in range(count):
         head = b"From %040d Mon Sep 17 00:00:00 2001\nFrom: A <a@example.com>\nSubject: [PATCH] n\n\n---\n" % (
@@ -164,21 +162,21 @@ def deep_path(depth: int, count: int) -> Hostile:
 
 
 def new_large_file(lines: int) -> Hostile:
-    """One large file that the patch makes."""
+    """Return one large file that the patch makes."""
     head = b"diff --git a/n b/n\nnew file mode 100644\nindex 0000000..1111111\n--- /dev/null\n+++ b/n\n"
     body = b"@@ -0,0 +1,%d @@\n" % lines + b"".join(b"+line %d\n" % number for number in range(lines))
     return Hostile(files={"a": b"x\n"}, patches=(head + body,))
 
 
 def deleted_large_file(lines: int) -> Hostile:
-    """One large file that the patch deletes."""
+    """Return one large file that the patch deletes."""
     head = b"diff --git a/a b/a\ndeleted file mode 100644\nindex 1111111..0000000\n--- a/a\n+++ /dev/null\n"
     body = b"@@ -1,%d +0,0 @@\n" % lines + b"".join(b"-line %d\n" % number for number in range(1, lines + 1))
     return Hostile(files={"a": _numbered(lines), "b": b"x\n"}, patches=(head + body,))
 
 
 def long_line(size: int) -> Hostile:
-    """A line of many megabytes."""
+    """Return a line of many megabytes."""
     text = b"y" * size
     hunk = _hunk(3, 3, [b" line 3", b"-line 4", b"+" + text, b" line 5"])
     return Hostile(files={"a": _numbered(20)}, patches=(_diff("a", hunk),))
@@ -190,7 +188,7 @@ def empty_lines(size: int) -> Hostile:
 
 
 def binary(size: int) -> Hostile:
-    """A binary diff that is cut short."""
+    """Return a binary diff that is cut short."""
     line = b"z" + b"0" * 65 + b"\n"
     head = (
         b"diff --git a/a b/a\nindex " + b"1" * 40 + b".." + b"2" * 40 + b" 100644\nGIT binary patch\nliteral 5000000\n"
@@ -209,14 +207,14 @@ def renames(count: int) -> Hostile:
 
 
 def one_path_twice(count: int) -> Hostile:
-    """Two diffs of every path: git alone can tell what that means."""
+    """Return two diffs of every path, which only git can judge."""
     made = many_files(count)
     hunk = _hunk(1, 1, [b" one", b"-TWO", b"+2", b" three"])
     return Hostile(files=made.files, patches=(made.patches[0] + b"".join(_diff(path, hunk) for path in made.files),))
 
 
 def many_patches(count: int) -> Hostile:
-    """A long series of which each patch is left to git, on a tree of many files."""
+    """Return a long series of which each patch is left to git, on a tree of many files."""
     files = {f"d{number % 97}/f{number}": b"one\n" for number in range(5000)}
     made = tuple(
         b"diff --git a/l%d b/l%d\nnew file mode 120000\nindex 0000000..1111111\n--- /dev/null\n+++ b/l%d\n"
@@ -227,7 +225,7 @@ def many_patches(count: int) -> Hostile:
 
 
 def costly_patches(count: int) -> Hostile:
-    """A series of which each patch alone is just below too much."""
+    """Return a series in which each patch is just below the limit."""
     one = hunks_at_one_place(60)
     return Hostile(files=one.files, patches=one.patches * count)
 
@@ -259,4 +257,4 @@ CASES: dict[str, Callable[[], Hostile]] = {
     "150 patches left to git": lambda: many_patches(150),
     "60 patches just below too much": lambda: costly_patches(60),
 }
-"""The family, by what a table calls it."""
+"""The family, by the name in tables."""

@@ -1,11 +1,11 @@
-"""How often `patchstack bench` errs: the code that judges, on simulated machines with known effects.
+"""Measure how often `patchstack bench` errs: run its judge on simulated machines with known effects.
 
     python -m benchmarks.judge_ab [--comparisons 10000] [--machine NAME]
 
 Each machine gives the logarithm of the speed of one run after the other. Each comparison is 48 pairs in an order given
 by coins, judged by `patchstack.bench.judge` with its defaults. Three true effects: exactly at the margin (how often is
 it called faster at any look?), none (how often is it kept?), and +3% (how often is that seen after 24 and 48 pairs?).
-Beside it the rule that came before: six pairs in the order A B B A, a 95% bootstrap interval (BCa) of the mean, kept if
+For comparison, the earlier rule: six pairs in the order A B B A, a 95% bootstrap interval (BCa) of the mean, kept if
 the interval is above zero. Exits with 1 if a promise is broken.
 
 The last machine tests the watch: side B becomes hot in most of its runs and is then slow. Pairs are thrown away by the
@@ -29,7 +29,7 @@ from patchstack.bench.judge import MARGIN, MOST_PAIRS, Outcome, Pair, Row, Rule,
 Speeds = Callable[[random.Random, int], list[float]]
 ROW = Row(name="row")
 FALSE = 0.013
-"""The most that a false answer may be said in."""
+"""The largest allowed rate of false answers."""
 
 
 def _noise(deviation: float) -> Speeds:
@@ -93,7 +93,7 @@ MACHINES: Mapping[str, tuple[Speeds, float]] = {
 
 
 def comparison(speeds: Speeds, effect: float, chance: random.Random) -> list[Pair]:
-    """The pairs of one comparison; `effect` is ln(B/A)."""
+    """Return the pairs of one comparison; `effect` is ln(B/A)."""
     runs = speeds(chance, 2 * MOST_PAIRS)
     found = []
     for first, second in zip(runs[::2], runs[1::2], strict=True):
@@ -103,12 +103,12 @@ def comparison(speeds: Speeds, effect: float, chance: random.Random) -> list[Pai
 
 
 def is_faster(pairs: Sequence[Pair]) -> bool:
-    """Whether B is called faster at any look."""
+    """Return whether B is called faster at any look."""
     return Statement.FASTER in judge([ROW], Rule(), pairs).rows[0].shown
 
 
 def old_rule_keeps(speeds: Speeds, chance: random.Random) -> bool:
-    """Whether the rule that came before keeps a switch that does nothing."""
+    """Return whether the earlier rule keeps a switch that does nothing."""
     runs = speeds(chance, 12)
     signs = itertools.cycle((1, -1))  # A B, B A, A B, …
     ratios = [sign * (second - first) for sign, first, second in zip(signs, runs[::2], runs[1::2], strict=False)]
@@ -116,7 +116,7 @@ def old_rule_keeps(speeds: Speeds, chance: random.Random) -> bool:
 
 
 def _bca_low(values: Sequence[float]) -> float:
-    """The lower end of the 95% BCa interval of a mean, over every resample. Source: Efron (1987)."""
+    """Return the lower end of the 95% BCa interval of a mean, over every resample. Source: Efron (1987)."""
     count, normal = len(values), NormalDist()
     means: list[tuple[float, int]] = []
     for picked in itertools.combinations_with_replacement(range(count), count):
@@ -155,7 +155,7 @@ def hot_side(chance: random.Random, *, blind: bool) -> list[Pair]:
 
 
 def main() -> int:
-    """Simulate, print a table, and hold the promises."""
+    """Simulate, print a table, and check the promises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--comparisons", type=int, default=10_000)
     parser.add_argument("--machine", choices=MACHINES, action="append")

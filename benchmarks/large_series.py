@@ -1,4 +1,4 @@
-"""How does patchstack do on a large series, compared with git itself and against an earlier checkout?
+"""Measure patchstack on a large series against git itself and an earlier checkout.
 
 `python -m benchmarks.large_series [--before CHECKOUT] [--only verify --only strict ...]` generates 20,000 small files
 in 200 directories, a series of thousands of patches, and an upstream that moves on. It measures whole processes,
@@ -39,19 +39,19 @@ _WHAT = ("verify", "strict", "threeway", "sync")
 
 
 def path_of(number: int) -> str:
-    """The name of a file."""
+    """Return the name of a file."""
     return f"dir-{number % _DIRECTORIES:03d}/file-{number:05d}.c"
 
 
 def text_of(number: int, changed: dict[int, str]) -> bytes:
-    """A file with some of its lines changed."""
+    """Return a file with some of its lines changed."""
     lines = (changed.get(line, f"int value_{number}_{line} = {line};") for line in range(_LINES))
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def stream(patches: int, commits: int) -> Iterator[bytes]:
-    """The pin, the fork's commits and upstream's, for `git fast-import`. Upstream changes the upper half of files, half
-    of them the series' own; one commit in thirty changes a line that a patch changes."""
+    """Yield the pin, the fork's commits and upstream's, for `git fast-import`. Upstream changes the upper half of
+    files, half of them the series' own; one commit in thirty changes a line that a patch changes."""
     draw = random.Random(19)
     yield from _commit("pin", 0, "The pin", None)
     for number in range(_FILES):
@@ -106,8 +106,8 @@ class Case:
 
 
 class Took(NamedTuple):
-    """What programs took, with all that they started: wall time, and user and system time, in seconds. A busy machine
-    changes the second less."""
+    """The cost of programs and their children in seconds: wall time, and user and system time, which a busy machine
+    changes less."""
 
     wall: float
     cpu: float
@@ -115,7 +115,7 @@ class Took(NamedTuple):
 
 @contextlib.contextmanager
 def watched(taken: list[Took]) -> Iterator[None]:
-    """Note what the programs that are run in a block take."""
+    """Record the cost of the programs that are run in a block."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
     yield
     wall, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -123,7 +123,7 @@ def watched(taken: list[Took]) -> Iterator[None]:
 
 
 def environment_of(root: Path, case: Case) -> dict[str, str]:
-    """The environment in which a checkout runs."""
+    """Return the environment in which a checkout runs."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(case.directory / "cache"), "PYTHONPATH": str(root)}
     return environment | {"PYTHONPYCACHEPREFIX": str(case.directory / f"compiled-{root.name}")}
@@ -136,7 +136,7 @@ def byte_compile(root: Path, case: Case) -> None:
 
 
 def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> Took:
-    """What one run of a checkout takes."""
+    """Return the cost of one run of a checkout."""
     environment = environment_of(root, case)
     cwd = cwd or case.directory  # Python takes modules from where it is run before those of PYTHONPATH
     taken: list[Took] = []
@@ -150,7 +150,7 @@ def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> T
 
 
 def apply_and_write(case: Case) -> Took:
-    """What is taken by one `git apply --cached` of all patches, and `git write-tree`."""
+    """Return the cost of one `git apply --cached` of all patches, and `git write-tree`."""
     with tempfile.TemporaryDirectory(dir=case.directory) as fresh:
         (Path(fresh) / "objects").mkdir()
         environment = git_environment() | {
@@ -168,7 +168,7 @@ def apply_and_write(case: Case) -> Took:
 
 
 def rebase(case: Case) -> Took:
-    """What is taken by `git rebase` in a work tree that is checked out before."""
+    """Return the cost of `git rebase` in a work tree that was checked out before."""
     work = case.directory / "rebased"
     subprocess.run(["git", "clone", "-q", "-s", "-b", "fork", case.repo, work], check=True, env=git_environment())
     environment = git_environment() | {"GIT_COMMITTER_NAME": "B", "GIT_COMMITTER_EMAIL": "b@example.com"}
@@ -181,7 +181,7 @@ def rebase(case: Case) -> Took:
 
 
 def sync(root: Path, case: Case) -> Took:
-    """What is taken by a whole sync, with a check-out of its own."""
+    """Return the cost of a whole sync, including its check-out."""
     place = case.directory / "workspace"
     place.mkdir()
     (place / "patchstack.yaml").write_text(

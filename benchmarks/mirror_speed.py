@@ -1,4 +1,4 @@
-"""How fast are `patchstack export`, `status` and `--help`, each compared with what it is to be compared with?
+"""Measure `patchstack export`, `status` and `--help`, each against its reference.
 
 `python -m benchmarks.mirror_speed [--repo REPO --pin SHA --fork-ref REF]` measures whole processes, interleaved, a
 fresh process a run: `export` of a series that is up to date against `git format-patch` of the same range, once with
@@ -61,7 +61,7 @@ def a_workspace(repo: Path, pin: str, fork_ref: str, scratch: Path) -> Case:
 
 
 def run_patchstack(case: Case, cache: Path, scratch: Path, *args: str) -> Run:
-    """One run of patchstack in the workspace, from this checkout; byte-compiled, as an installed one is."""
+    """Run patchstack once in the workspace, from this checkout, byte-compiled like an installed one."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(cache), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
     if (_ROOT / "patchstack" / "__main__.py").is_file():
@@ -70,7 +70,7 @@ def run_patchstack(case: Case, cache: Path, scratch: Path, *args: str) -> Run:
 
 
 def subjects(case: Case, scratch: Path) -> Mapping[str, Callable[[], Run]]:
-    """What is measured, by letter."""
+    """Return the measured commands, by letter."""
     empty, out = scratch / "empty", scratch / "out"
 
     def with_an_empty_cache() -> Run:
@@ -113,7 +113,7 @@ def measure(case: Case, scratch: Path, rounds: int) -> dict[str, list[Run]]:
 
 
 def report(runs: Mapping[str, Sequence[Run]]) -> tuple[dict[str, Any], bool]:
-    """Print the times and the ratios; give them as data, and whether every target is met."""
+    """Print the times and the ratios, and return them with whether every target is met."""
     print(f"{'':44}{'rounds':>7}{'median':>10}{'min':>10}{'peak RSS':>10}")
     seconds = {name[0]: [run.seconds for run in own] for name, own in runs.items()}
     for name, own in runs.items():
@@ -148,7 +148,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print, and give the exit status."""
+    """Measure, print, and return the exit status."""
     given = options()
     machine = {"python": platform.python_version(), "git": git(Path("/"), "version"), "cpus": os.cpu_count()}
     print(f"Python {machine['python']}, {machine['git']}, {machine['cpus']} CPUs")

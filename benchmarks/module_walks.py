@@ -1,4 +1,5 @@
-"""How many modules a command passes through, and how often control turns back: `python -m benchmarks.module_walks`.
+"""Count the modules that a command passes through, and how often control turns back: `python -m
+benchmarks.module_walks`.
 
 Five commands run on the demo, on this machine's own engine, under a profile hook that sees every call of a function of
 patchstack. For each command:
@@ -75,7 +76,7 @@ sys.exit(code)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What a command passed through. `turns` are the arrows that lead back to a waiting module."""
+    """The modules that a command passed through. `turns` are the arrows that lead back to a waiting module."""
 
     modules: frozenset[str]
     arrows: frozenset[tuple[str, str]]
@@ -92,7 +93,7 @@ WALKS = {
     "accept (ref)": ("accept", "{good}", "--series", "paged", "--why", "a walk", "--engine", "host"),
     "canary (to)": ("canary", "paged", "--to", "{next}"),
 }
-"""In the order in which they run: each needs what the earlier ones left."""
+"""In the order in which they run, because each needs the results of earlier ones."""
 
 
 class World:
@@ -111,7 +112,7 @@ class World:
         self.words["next"] = self._git("upstream", "rev-parse", "HEAD")
 
     def walk(self, words: tuple[str, ...], directory: Path) -> Walk:
-        """Run a command of `WALKS` and give what it passed through. Raises `SystemExit` if the command fails.
+        """Run a command of `WALKS` and return its walk. Raises `SystemExit` if the command fails.
 
         Exit code 1 is an answer: the demo's series does not apply to the newer upstream.
         """
@@ -123,7 +124,7 @@ class World:
         return Walk(modules=frozenset(found["modules"]), arrows=arrows, turns=turns)
 
     def record_references(self) -> None:
-        """What the gates need before they can pass: the build's key, and its first references."""
+        """Record what the gates need to pass: the build's key, and its first references."""
         listed = self._patchstack("build", "paged", "--engine", "host", "--json", cwd=self.root)
         self.words["key"] = json.loads(listed)["key"]
         self._patchstack("gate", "record", "greedy", "--build", self.words["key"], "--why", "a walk", cwd=self.root)
@@ -147,7 +148,7 @@ class World:
 
 
 def walks(python: Path) -> dict[str, Walk]:
-    """Every walk of `WALKS`, with the patchstack of one environment."""
+    """Return every walk of `WALKS`, with the patchstack of one environment."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="patchstack-walks-") as place:
         world = World(python, Path(place))

@@ -1,4 +1,4 @@
-"""A mixture of experts of realistic shape and random 4-bit weights, for speed alone: what it says means nothing.
+"""A mixture of experts of realistic shape and random 4-bit weights, for speed tests only: its output has no meaning.
 
 The defaults are the shape of a model of 30B parameters with 3B active (128 experts, 8 of them used, rows of 2048 and
 experts of 768), with fewer layers. Weights are Q4_0: blocks of 32 values, a half-precision scale and 16 bytes of
@@ -29,7 +29,7 @@ _CHUNK = _BLOCK_BYTES << 16
 
 
 def write_model(path: Path, *, layers: int, seed: int = 1) -> Path:
-    """Write the model, about 0.36 GB a layer; gives its path."""
+    """Write the model, about 0.36 GB for each layer, and return its path."""
     gguf: Any = importlib.import_module("gguf")
     numpy: Any = importlib.import_module("numpy")
     writer = gguf.GGUFWriter(str(path), "qwen3moe")

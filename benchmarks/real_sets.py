@@ -1,4 +1,4 @@
-"""Does patchstack give the tree that other tools give, on sets of patches that other people made?
+"""Check that patchstack gives the same trees as other tools, on sets of patches that other people made.
 
 `python -m benchmarks.real_sets --dsc FILE.dsc … --set NAME REPO PIN DIR …` prints a table with a row for each set:
 
@@ -36,7 +36,7 @@ _PYTHON = sys.executable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A set of patches: the repository and commit that they are for, and the tree that the oracle gives, if it gives
-    one (`said` is what it said else)."""
+    one (else `said` is its message)."""
 
     name: str
     repo: Path
@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A row: how many patches, the answer, and why; `fuzz` says that the set was refreshed."""
+    """A row: the number of patches, the result, and the reason; `fuzz` is whether the set was refreshed."""
 
     name: str
     patches: int
@@ -89,14 +89,14 @@ def _print(one: Found) -> None:
 
 
 def _has_patches(directory: Path) -> bool:
-    """Whether a package has patches: some have an empty series file."""
+    """Return whether a package has patches: some have an empty series file."""
     listed = directory / "series"
     lines = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
     return any(line.strip() and not line.startswith("#") for line in lines)
 
 
 def _package(dsc: Path, scratch: Path) -> Case:
-    """A Debian source package."""
+    """Return a Debian source package."""
     name = dsc.stem
     base, patched = scratch / "base", scratch / "patched"
     _run(["dpkg-source", "--no-check", "--skip-patches", "-x", str(dsc), str(base)], cwd=scratch)
@@ -116,7 +116,7 @@ def _package(dsc: Path, scratch: Path) -> Case:
 
 
 def _directory(name: str, repo: Path, pin: str, patches: Path, scratch: Path) -> Case:
-    """A directory of patches for a commit of a repository, which is borrowed."""
+    """Return a directory of patches for a commit of a repository, which is borrowed."""
     ours = _new_repository(scratch)
     objects = next(path for path in (repo / "objects", repo / ".git/objects") if path.is_dir())
     (ours / "objects/info/alternates").write_text(f"{objects.resolve()}\n")
@@ -151,7 +151,7 @@ def _directory(name: str, repo: Path, pin: str, patches: Path, scratch: Path) ->
 
 
 def _judge(case: Case, scratch: Path) -> Found:
-    """What patchstack makes of a set, against the oracle."""
+    """Compare patchstack's result for a set with the oracle's."""
     mine = scratch / "mine"
     mine.mkdir()
     sources = ["--upstream", str(case.repo), "--pin", case.pin]
@@ -195,7 +195,7 @@ def _judge(case: Case, scratch: Path) -> Found:
 
 
 def _patchstack(directory: Path, *arguments: str) -> tuple[int, dict[str, Any] | None, str]:
-    """Exit code, JSON document if there is one, and what was said, on one line."""
+    """Return the exit status, the JSON document if there is one, and the messages on one line."""
     environment = _environment() | {"PATCHSTACK_CACHE": str(directory.parent / "cache")}
     done = _run([_PYTHON, "-m", "patchstack", *arguments], cwd=directory, check=False, environment=environment)
     document = json.loads(done.stdout) if done.stdout.startswith("{") else None
@@ -219,7 +219,7 @@ def _new_repository(scratch: Path) -> Path:
 
 
 def _tree(repo: Path, directory: Path, *, fresh: bool = True) -> str:
-    """The tree of a directory's files, ignored ones included; `fresh` forgets what was in the index."""
+    """Return the tree of a directory's files, ignored ones included; `fresh` forgets what was in the index."""
     index = repo / "index"
     if fresh:
         index.unlink(missing_ok=True)

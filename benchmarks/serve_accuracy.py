@@ -1,4 +1,4 @@
-"""How exact the client's times are, and whether a run that is not exact is called INVALID.
+"""Measure how exact the client's times are, and check that inexact runs are INVALID.
 
 A scripted server in a process of its own streams tokens on an exact schedule and records the time of each write. Each
 run is compared with that record: the median of the errors of TTFT, ICL and E2E must be within 1 ms and p99 within 5 ms.
@@ -41,7 +41,7 @@ def schedule(streams: int, rate: float, seconds: float, seed: int) -> list[list[
 
 
 def errors(record: ServeRecord, writes: dict[int, list[list[int]]]) -> Errors:
-    """The errors of a run in ms. The server's numbers follow the order in which requests were sent.
+    """Return the errors of a run in ms. The server's numbers follow the order in which requests were sent.
 
     TTFT and E2E need a start that both know: the connection's clock differs by the way to the server alone, so each
     error is that of the time itself, with the smallest error of the run as zero.
@@ -61,14 +61,14 @@ def errors(record: ServeRecord, writes: dict[int, list[list[int]]]) -> Errors:
 
 
 def exact(found: Errors) -> bool:
-    """Whether all errors are within the bounds."""
+    """Return whether all errors are within the bounds."""
     return all(
         percentile(sorted(one), 0.5) <= MEDIAN and percentile(sorted(one), 0.99) <= TAIL for one in found.values()
     )
 
 
 def one_run(streams: int, rate: float, seconds: float, seed: int) -> tuple[bool, bool, str]:
-    """Whether a run was exact and whether it is called valid, with its figures in words."""
+    """Return whether a run was exact and whether it is called valid, with its figures in words."""
     answers = schedule(streams, rate, seconds, seed)
     with tempfile.TemporaryDirectory(prefix="patchstack-accuracy-") as name:
         directory = Path(name)

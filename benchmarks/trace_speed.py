@@ -1,4 +1,4 @@
-"""How fast a log of routes is read, beside what one would type by hand:
+"""Measure how fast a log of routes is read, compared with a command typed by hand:
 
     LC_ALL=C grep -oE 'route=[a-z_]+' LOG | sort | uniq -c
 
@@ -39,7 +39,7 @@ SIZES = {"K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def graph(tokens: int) -> bytes:
-    """The records of one graph."""
+    """Return the records of one graph."""
     lines = []
     for layer in range(LAYERS):
         for name, route, kind, columns, rows in ROUTES:
@@ -76,7 +76,7 @@ def seconds(command: list[str]) -> tuple[float, int, bytes]:
 
 
 def main() -> int:
-    """Measure, print, and hold both limits."""
+    """Measure, print, and check both limits."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--size", default="200M")
     options.add_argument("--runs", type=int, default=3)

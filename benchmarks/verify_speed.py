@@ -1,4 +1,4 @@
-"""How fast is `patchstack verify`, compared with git itself?
+"""Measure `patchstack verify` against git itself.
 
 `python -m benchmarks.verify_speed [--repo CLONE --pin SHA --patches DIR --expect-tree TREE]` measures whole processes,
 interleaved, a fresh process a run: (A) `patchstack verify`, every prefix tree; (B) git, all patches in one pass;
@@ -6,8 +6,8 @@ interleaved, a fresh process a run: (A) `patchstack verify`, every prefix tree; 
 llama.cpp's shape. `--scaling` instead measures time and memory over long series on a large tree. Nothing is written
 into the clone. Standard library and git only; the Python that runs it is the one patchstack is measured with.
 
-git writes many small files here and patchstack none, so a busy disk flatters patchstack: `TMPDIR=/dev/shm` (or another
-file system in memory) takes the disk out of it.
+git writes many small files here and patchstack none, so a busy disk favours patchstack: `TMPDIR=/dev/shm` (or another
+file system in memory) avoids this.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A bound that a figure must keep: at most `bound`, or at least where `at_least`."""
+    """A limit for a figure: at most `bound`, or at least if `at_least`."""
 
     what: str
     bound: float
     at_least: bool = False
 
     def met(self, value: float) -> bool:
-        """Whether the figure keeps the bound."""
+        """Return whether the figure keeps the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
     def verdict(self, value: float) -> str:
-        """The bound, and in a word whether it is kept."""
+        """Return the bound, and a word for whether it is kept."""
         return f"{'>=' if self.at_least else '<='} {self.bound:g}  {'pass' if self.met(value) else 'FAIL'}"
 
 
@@ -98,7 +98,7 @@ _RATIOS = (
 
 
 def git(repo: Path, *args: str) -> str:
-    """What a git command prints in a repository."""
+    """Return the output of a git command in a repository."""
     command = ["git", "-C", str(repo), *args]
     return subprocess.run(command, env=git_environment(), stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
@@ -140,7 +140,8 @@ def generated_case(directory: Path, *options: str) -> Case:
 
 
 def run_patchstack(case: Case, scratch: Path, *, keep: bool = False) -> Run:
-    """One run of `patchstack verify`, from this checkout if there is one; byte-compiled, as an installed one is."""
+    """Return one run of `patchstack verify`, from this checkout if there is one; byte-compiled, as an installed one
+    is."""
     checkout = Path(__file__).resolve().parent.parent
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
@@ -152,7 +153,7 @@ def run_patchstack(case: Case, scratch: Path, *, keep: bool = False) -> Run:
 
 
 def run_git(which: str, case: Case, scratch: Path) -> Run:
-    """One run of a git script, with an index, an object directory and a working directory of its own."""
+    """Return one run of a git script, with an index, an object directory and a working directory of its own."""
     with tempfile.TemporaryDirectory(dir=scratch) as fresh:
         place = Path(fresh)
         (place / "objects").mkdir()
@@ -259,7 +260,7 @@ class Length:
 
 
 def beginning(case: Case, count: int, scratch: Path) -> Case:
-    """The first patches of a generated series, in a directory of their own."""
+    """Return the first patches of a generated series, in a directory of their own."""
     directory = scratch / f"patches-{count}"
     directory.mkdir()
     for patch in case.patches[:count]:

@@ -1,7 +1,6 @@
-"""Draw docs/architecture.svg and write the table of folders in docs/architecture.md, or with --check hold both.
-
-The floors are the layers of the import contract in pyproject.toml; what may live in a folder is the docstring of its
-package. So neither picture nor table can say anything that the code does not.
+"""Draw docs/architecture.svg and write the table of folders in docs/architecture.md, or check both with --check. The
+floors are the layers of the import contract in pyproject.toml; the description of a folder is the docstring of its
+package. So picture and table always match the code.
 """
 
 from __future__ import annotations
@@ -25,20 +24,21 @@ FLOORS = ("#e8eef7", "#eaf3ea", "#f7f1e3", "#f3eaf2")
 
 
 def contracts() -> list[dict[str, Any]]:
-    """The import contracts of pyproject.toml."""
+    """Return the import contracts of pyproject.toml."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     found: list[dict[str, Any]] = settings["tool"]["importlinter"]["contracts"]
     return found
 
 
 def layers() -> list[list[str]]:
-    """The floors of the house from the top, each a list of packages and modules of `patchstack`."""
+    """Return the layers from the top, each a list of packages and modules of `patchstack`."""
     contract = next(one for one in contracts() if one["type"] == "layers")
     return [[name.strip().removeprefix("patchstack.") for name in one.split("|")] for one in contract["layers"]]
 
 
 def forbidden(name: str) -> list[str]:
-    """What a package may not import although it lies below, or is not a part of patchstack."""
+    """Return the imports that are forbidden to a package although they are in a lower layer or not a part of
+    patchstack."""
     found = {
         one.removeprefix("patchstack.")
         for contract in contracts()
@@ -49,24 +49,24 @@ def forbidden(name: str) -> list[str]:
 
 
 def about(path: Path) -> str:
-    """The docstring of a package or module, as one line."""
+    """Return the docstring of a package or module, as one line."""
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return " ".join((ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").split("\n\n")[0].split())
 
 
 def rooms(package: str) -> list[Path]:
-    """The folders inside a package that are packages themselves."""
+    """Return the folders inside a package that are packages themselves."""
     inside = (path.parent for path in (ROOT / "patchstack" / package).glob("*/__init__.py"))
     return sorted(path for path in inside if path.name != "story")
 
 
 def modules(path: Path) -> int:
-    """How many modules a package has, those of its own folder only; 1 for a module."""
+    """Return how many modules are directly in a package's folder; 1 for a module."""
     return sum(1 for one in path.glob("*.py") if one.name != "__init__.py") if path.is_dir() else 1
 
 
 def table() -> str:
-    """What may live in each folder, and what it may import, from the top floor down."""
+    """Return the table with the description and allowed imports of each folder, from the top layer down."""
     floors = layers()
     lines = ["| folder | what lives there | may import |", "| --- | --- | --- |"]
     for at, floor in enumerate(floors):
@@ -84,7 +84,7 @@ def table() -> str:
 
 
 def picture() -> str:
-    """The house as SVG: a floor a layer, a box a package, its rooms inside."""
+    """Return the picture as SVG: a floor for each layer, a box for each package, with its subpackages inside."""
     floors, shapes, top = layers(), [], MARGIN
     for at, floor in enumerate(floors):
         width = (WIDTH - 2 * MARGIN - GAP * (len(floor) - 1)) / len(floor)
@@ -128,7 +128,7 @@ def _box(name: str, left: float, top: float, width: float, height: float, colour
 
 
 def page() -> str:
-    """The page with its table as it must be."""
+    """Return the page with an up-to-date table."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""A generated document: written, or with --check compared with the file."""
+"""Write a generated document, or compare it with the file with --check."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PAGES = {
 
 
 def generated() -> str:
-    """The table, by schema."""
+    """Return the table, by schema."""
     rows = []
     for kind in every_type():
         name = kind.schema()

@@ -1,4 +1,4 @@
-"""Check that every error a user can meet has a code and an entry, and list its messages there; or --check the list.
+"""Check that every error that a user can see has a code and an entry, and list its messages there; or --check the list.
 
 An error is any call of a class of the family of `PatchstackError`, found in the syntax trees of the package. Its class
 must have a `code`, codes must differ, and docs/troubleshooting.md must have an entry for each, with cause and cure.
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "troubleshooting.md"
 FAMILY = "patchstack.errors.PatchstackError"
 UNCODED = 0
-"""How many places may raise an error without a code. This number may only fall."""
+"""The number of places that may raise an error without a code. It may only decrease."""
 ENTRY = re.compile(
     r"### (?P<code>PS\d{4}): [^\n]+\n\n\*\*Cause\.\*\* [^\n]+\n\n\*\*Cure\.\*\* [^\n]+\n\n"
     r"<!-- messages -->\n(?P<messages>(?:\n- [^\n]*|\n)*)"
@@ -29,7 +29,7 @@ ENTRY = re.compile(
 
 @dataclass(slots=True)
 class Module:
-    """A module: its tree, and what names in it mean."""
+    """A module: its tree, and the full names of its imports and definitions."""
 
     name: str
     path: Path
@@ -37,7 +37,7 @@ class Module:
     names: dict[str, str] = field(default_factory=dict)
 
     def meaning(self, node: ast.expr) -> str:
-        """The full name of what an expression names; empty if that is not known."""
+        """Return the full name of the object that an expression names; empty if unknown."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, "")
         if isinstance(node, ast.Attribute):
@@ -48,7 +48,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place that makes an error: where, its class, and its message with `…` for what varies."""
+    """A place that makes an error: its location, its class, and its message with `…` for variable parts."""
 
     place: str
     kind: str
@@ -56,7 +56,7 @@ class Site:
 
 
 def modules(package: Path) -> list[Module]:
-    """Every module of a package, with the meaning of the names that it imports or defines."""
+    """Return every module of a package, with the meaning of the names that it imports or defines."""
     found = []
     for path in sorted(package.rglob("*.py")):
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -73,7 +73,7 @@ def modules(package: Path) -> list[Module]:
 
 
 def codes_of(found: list[Module]) -> dict[str, str]:
-    """The code of every class of the family; empty for one without."""
+    """Return the code of every class of the family; empty for one without."""
     classes = {
         f"{module.name}.{node.name}": (module, node)
         for module in found
@@ -92,7 +92,7 @@ def codes_of(found: list[Module]) -> dict[str, str]:
 
 
 def own_code(node: ast.ClassDef) -> str:
-    """The value of the class attribute `code`. It is not inherited: each class is a cause of its own."""
+    """Return the value of the class attribute `code`. It is not inherited: each class is a cause of its own."""
     for line in node.body:
         if isinstance(line, ast.Assign) and [ast.unparse(one) for one in line.targets] == ["code"]:
             return str(ast.literal_eval(line.value))
@@ -100,7 +100,7 @@ def own_code(node: ast.ClassDef) -> str:
 
 
 def sites(found: list[Module], codes: dict[str, str]) -> Iterator[Site]:
-    """Every place that makes an error."""
+    """Yield every place that makes an error."""
     for module in found:
         for node in ast.walk(module.tree):
             made, message = (node.func, node.args[:1]) if isinstance(node, ast.Call) else (None, [])
@@ -112,7 +112,7 @@ def sites(found: list[Module], codes: dict[str, str]) -> Iterator[Site]:
 
 
 def shown(node: ast.expr) -> str:
-    """The text of a message, with `…` for what is not known before it is made."""
+    """Return the text of a message, with `…` for parts that are only known at run time."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -124,19 +124,19 @@ def shown(node: ast.expr) -> str:
 
 
 def listed(messages: set[str]) -> str:
-    """The messages of an entry as a list, sorted. Those of which nothing is known are left out."""
+    """Return the messages of an entry as a list, sorted. Messages without any known part are omitted."""
     told = sorted(one for one in messages if re.search(r"\w", one))
     return "".join(f"\n- {quoted(one)}" for one in told) + "\n" if told else ""
 
 
 def quoted(text: str) -> str:
-    """A text as code in Markdown."""
+    """Return a text as code in Markdown."""
     text = " ".join(text.split())
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def problems(codes: dict[str, str], made: list[Site], page: str) -> list[str]:
-    """What is wrong: errors without code, codes that two classes have, entries and codes without each other."""
+    """Return the problems: errors without code, codes of two classes, entries without code, and codes without entry."""
     uncoded = [
         f"{one.place}: {one.kind.rpartition('.')[2]} has no code: use a class of patchstack.causes" for one in made
     ]
@@ -161,7 +161,7 @@ def problems(codes: dict[str, str], made: list[Site], page: str) -> list[str]:
 
 
 def main() -> int:
-    """Exit status: 0 all is well, 1 something is missing or out of date."""
+    """Exit status: 0 no problems, 1 something is missing or out of date."""
     found = modules(ROOT / "patchstack")
     codes = codes_of(found)
     made = list(sites(found, codes))

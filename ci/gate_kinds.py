@@ -1,4 +1,5 @@
-"""Write docs/reference/gate-kinds.md from what gate kinds declare, or with --check see whether it is up to date."""
+"""Write docs/reference/gate-kinds.md from the declarations of gate kinds, or check with --check whether it is up to
+date."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ TITLES = ("setting", "value", "default", "option", "")
 
 
 def generated() -> str:
-    """The reference: a section a kind."""
+    """Return the reference, with a section for each kind."""
     sections = [_section(entry.load()) for entry in KINDS.values()]
     return HEAD + "".join(sections)
 
@@ -38,7 +39,7 @@ def _section(kind: Kind[Any]) -> str:
 
 
 def _rows(settings: Sequence[Setting[Any]], above: str = "") -> Iterator[tuple[str, ...]]:
-    """A row a setting; those of a mapping come after it."""
+    """Yield a row for each setting. The settings of a mapping follow it."""
     for setting in settings:
         name = f"`{above}{setting.name}`" if setting.in_suite else "(an option alone)"
         unit = f", in {setting.unit}" if setting.unit else ""

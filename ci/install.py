@@ -1,8 +1,7 @@
-"""Install patchstack for the GitHub Action: from this checkout, in an environment of its own, every package by hash.
-
-Run with the runner's python3 and nothing beside the standard library. Reads `PATCHSTACK_CI_COMMAND` (which packages are
-needed), `RUNNER_TEMP` (where the environment goes) and writes `python=PATH` to `GITHUB_OUTPUT`. Nothing is built and no
-code of a package is run to install it: wheels alone are taken.
+"""Install patchstack for the GitHub Action: from this checkout, in a separate environment, every package by hash. Runs
+with the runner's python3 and only the standard library. Reads `PATCHSTACK_CI_COMMAND` (which packages are needed) and
+`RUNNER_TEMP` (the parent of the environment), and writes `python=PATH` to `GITHUB_OUTPUT`. Only wheels are installed,
+so no package is built and no code of a package runs.
 """
 
 from __future__ import annotations
@@ -22,19 +21,20 @@ _BUILDING = ("build", "gate")
 
 
 def requirements(command: str) -> Path:
-    """The locked packages that a command needs."""
+    """Return the locked packages that a command needs."""
     return CHECKOUT / "ci" / "requirements" / ("all.txt" if command in _BUILDING else "core.txt")
 
 
 def directory_for(lock: Path, place: Path) -> Path:
-    """Where the environment for a lock is: named by the digest of the lock, this checkout and the Python version."""
+    """Return the directory of the environment for a lock, named by the digest of the lock, this checkout and the Python
+    version."""
     told = f"{sys.version_info.major}.{sys.version_info.minor} {CHECKOUT}".encode("utf-8", "surrogateescape")
     return place / f"patchstack-venv-{hashlib.sha256(lock.read_bytes() + told).hexdigest()[:16]}"
 
 
 def has_pip() -> bool:
-    """Whether this Python's pip can install into another environment (since 22.3): making a pip for one takes most of
-    the time."""
+    """Return whether this Python's pip can install into another environment (since 22.3): installing a separate pip
+    takes most of the time."""
     try:
         major, minor = version("pip").split(".")[:2]
     except (PackageNotFoundError, ValueError):
@@ -43,8 +43,8 @@ def has_pip() -> bool:
 
 
 def install(lock: Path, place: Path) -> Path:
-    """Make an environment with the locked packages and this checkout; gives its Python. One that already exists is
-    taken as it is."""
+    """Make an environment with the locked packages and this checkout, and return its Python. An existing environment is
+    reused."""
     release = f"{sys.version_info.major}.{sys.version_info.minor}"
     directory = directory_for(lock, place)
     python = directory / "bin" / "python"

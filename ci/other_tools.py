@@ -1,8 +1,8 @@
 """Write the table of README that compares patchstack with other tools, from runs of each; or --check it.
 
 Each tool applies the series of the demo as its manual says, and then three broken copies of it: a patch that was edited
-by hand, a patch that was dropped, a fork that moved on. A tool sees a fault if it ends with an error. Tools that are
-not installed keep their rows: a row can only be made, or checked, where its tool is.
+by hand, a patch that was dropped, a fork that moved on. A tool detects a fault if it ends with an error. Tools that are
+not installed keep their rows: a row can only be made, or checked, with its tool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ HEAD = """| | applies the series | sees a patch edited by hand | sees a dropped 
 | --- | --- | --- | --- | --- |
 """
 GIT = "git -c user.name=x -c user.email=x@example.com"
-# By tool: the program, and the shell that applies a series. $P are its files, in order; the tree at the pin is here.
+# By tool: the program, and the shell command that applies a series. $P are its files in order; the current directory is
+# the pin's tree.
 TOOLS = {
     "shell script: `git apply` in a loop": ("git", "for p in $P; do git apply --index $p || exit; done"),
     "shell script: `patch -p1` in a loop": ("patch", "for p in $P; do patch -s -p1 < $p || exit; done"),
@@ -51,13 +52,13 @@ NOT_RUN = {
 
 
 def seen(tool: str, case: str, tour: Path, scratch: Path) -> bool:
-    """Whether a tool ends with an error on a series."""
+    """Return whether a tool ends with an error on a series."""
     program, shell = TOOLS[tool]
     if program == "patchstack":
         where = ["verify", "paged"] if case == CASES[0] else ["verify", case, "--workspace", "broken/patchstack.yaml"]
         return run([program, *where], tour)
     patches = tour / "broken" / "patches" / case
-    patches = patches if patches.is_dir() else tour / "patches" / "paged"  # what moved on is the fork
+    patches = patches if patches.is_dir() else tour / "patches" / "paged"  # here the fork moved on
     here = scratch / re.sub(r"\W+", "-", f"{tool} {case}") / "tree"
     pin = re.findall(r"pin: (\w+)", (tour / "patchstack.yaml").read_text("utf-8"))[0]
     run(["git", "clone", "-q", str(tour / "upstream"), str(here)], scratch)
@@ -67,7 +68,7 @@ def seen(tool: str, case: str, tour: Path, scratch: Path) -> bool:
 
 
 def run(command: list[str], directory: Path) -> bool:
-    """Whether a command ends with an error."""
+    """Return whether a command ends with an error."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(directory), "QUILT_PATCHES": "patches"}
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
@@ -77,7 +78,7 @@ def run(command: list[str], directory: Path) -> bool:
 
 
 def rows(old: str) -> str:
-    """The table: a new row for each tool that is installed, else its old row."""
+    """Return the table: a new row for each tool that is installed, else its old row."""
     made = HEAD
     with tempfile.TemporaryDirectory() as scratch:
         tour = Path(scratch) / "tour"

@@ -1,6 +1,6 @@
 """Draw docs/pipeline.svg and docs/prefix-trees.svg from the text below; or --check them.
 
-Colours are in the pictures, for light and dark: a page that shows a picture as an image cannot style it.
+The pictures contain colours for light and dark mode, because a page cannot style a picture that it shows as an image.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STYLE = """<style>
 </style>
 """
 
-# The pipeline, box by box: what it is, the command that makes it, what the command proves.
+# The boxes of the pipeline: its name, the command that makes it, and what the command proves.
 PIPELINE = [
     ("fork", "git", "one commit a patch"),
     ("series", "export, verify", "same trees as the fork"),
@@ -39,22 +39,22 @@ PIPELINE = [
     ("gates", "gate run", "same model output"),
     ("ledger", "accept, reject", "why, and the evidence"),
 ]
-# A series of three patches: the label of each tree, and the id that both sides have.
+# A series of three patches: the label of each tree, and the id on both sides.
 TREES = [("pin", "5d75007"), ("+ 0001", "5cfe359"), ("+ 0002", "4babf0e"), ("+ 0003", "9ef6ffa")]
 
 
 def text(x: int, y: int, words: str, kind: str = "text") -> str:
-    """Centred words."""
+    """Return centred text."""
     return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="middle">{escape(words)}</text>\n'
 
 
 def box(x: int, y: int, wide: int, high: int, kind: str = "box") -> str:
-    """A rounded box."""
+    """Return a rounded box."""
     return f'<rect class="{kind}" x="{x}" y="{y}" width="{wide}" height="{high}" rx="8"/>\n'
 
 
 def arrow(x: int, y: int, length: int) -> str:
-    """An arrow to the right."""
+    """Return an arrow to the right."""
     end = x + length
     return (
         f'<path class="line" d="M{x} {y}H{end - 8}"/>'
@@ -63,7 +63,7 @@ def arrow(x: int, y: int, length: int) -> str:
 
 
 def picture(wide: int, high: int, title: str, body: str) -> str:
-    """The SVG of a picture."""
+    """Return the SVG of a picture."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
         f'role="img" aria-label="{escape(title)}">\n<title>{escape(title)}</title>\n{STYLE}{body}</svg>\n'
@@ -71,7 +71,7 @@ def picture(wide: int, high: int, title: str, body: str) -> str:
 
 
 def pipeline() -> str:
-    """Fork, series, build, gates, ledger."""
+    """Return the pipeline: fork, series, build, gates, ledger."""
     body = ""
     for place, (name, command, proves) in enumerate(PIPELINE):
         x = 10 + place * 172
@@ -83,7 +83,7 @@ def pipeline() -> str:
 
 
 def trees() -> str:
-    """The trees of a series beside those of its fork."""
+    """Return the trees of a series next to those of its fork."""
     body = text(48, 58, "series", "note") + text(48, 158, "fork", "note")
     for place, (name, tree) in enumerate(TREES):
         x = 110 + place * 172

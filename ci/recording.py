@@ -1,7 +1,7 @@
 """Record the demo in a pseudo-terminal, and draw docs/demo.svg from the recording: `make recording`.
 
-The recording is an asciinema cast (build/demo.cast). The picture is SVG with a CSS animation and no script, and is
-still if the reader asks for less motion. Waiting is cut short: the picture takes about half a minute.
+The recording is an asciinema cast (build/demo.cast). The picture is SVG with a CSS animation and no script, and does
+not move if the reader prefers reduced motion. Waiting times are shortened: the picture takes about half a minute.
 Formats: https://docs.asciinema.org/manual/asciicast/v2/
 """
 
@@ -25,9 +25,9 @@ ROOT = Path(__file__).parent.parent
 CAST, PICTURE = ROOT / "build" / "demo.cast", ROOT / "docs" / "demo.svg"
 COLUMNS, ROWS = 100, 26
 LONGEST = 300_000
-"""How many bytes the picture may have."""
+"""The largest picture in bytes."""
 STEP, READING = 0.35, 2.2
-"""Seconds that a silence counts for at most, and that a finished command stays."""
+"""The longest silence in seconds, and how long a finished command stays."""
 COMMANDS = [
     "patchstack verify",
     "patchstack verify edited --workspace broken/patchstack.yaml",
@@ -43,7 +43,7 @@ SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|\x1b[^\[]")
 
 
 def recorded() -> list[tuple[float, str]]:
-    """Run the commands in a terminal: what was printed, with the seconds since the start."""
+    """Run the commands in a terminal, and return their output with the seconds since the start."""
     events: list[tuple[float, str]] = []
     with tempfile.TemporaryDirectory() as scratch:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -92,7 +92,7 @@ class Line:
 
 
 def lines_of(events: list[tuple[float, str]]) -> list[Line]:
-    """The lines that scroll by, wrapped at the terminal's width, with silences cut short."""
+    """Return the lines that scroll by, wrapped at the terminal's width, with shortened silences."""
     lines: list[Line] = []
     at = before = 0.0
     style, parts, wide = "", [], 0
@@ -129,7 +129,7 @@ def lines_of(events: list[tuple[float, str]]) -> list[Line]:
 
 
 def picture(lines: list[Line]) -> str:
-    """The animated SVG: lines appear, and the screen scrolls when it is full."""
+    """Return the animated SVG: lines appear, and the screen scrolls when it is full."""
     whole = lines[-1].at + 4
     high, wide, line_high = ROWS * 18 + 24, COLUMNS * 8 + 24, 18
     moments = sorted({line.at for line in lines})

@@ -21,7 +21,7 @@ from patchstack.report.documents.read import FailedDocument
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Other forms that lines of a schema can have.
+# Other forms that documents of a schema can have.
 MORE: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "patchstack.verify/1": (FailedDocument,),
     "patchstack.canary/1": (FailedDocument,),
@@ -30,8 +30,8 @@ MORE: dict[str, tuple[type[msgspec.Struct], ...]] = {
 
 
 def every_type() -> list[type[Document]]:
-    """Every type of a document, by the name of its schema."""
-    importlib.import_module("patchstack.workflow.sync.document")  # a sync keeps its document as a record
+    """Return every type of a document, by the name of its schema."""
+    importlib.import_module("patchstack.workflow.sync.document")  # a sync stores its document as a record
     for module in pkgutil.iter_modules(documents.__path__, f"{documents.__name__}."):
         importlib.import_module(module.name)
     found = Document.__subclasses__()
@@ -41,12 +41,12 @@ def every_type() -> list[type[Document]]:
 
 
 def file_name(schema: str) -> str:
-    """`verify-1.json` for `patchstack.verify/1`."""
+    """Return the file name of a schema: `verify-1.json` for `patchstack.verify/1`."""
     return schema.removeprefix("patchstack.").replace("/", "-") + ".json"
 
 
 def schema_of(kind: type[Document]) -> dict[str, object]:
-    """The JSON Schema of one document, with all its forms."""
+    """Return the JSON Schema of one document, with all its forms."""
     more = MORE.get(kind.schema(), ())
     if not more:
         return {"$schema": DIALECT, **msgspec.json.schema(kind)}
@@ -55,7 +55,7 @@ def schema_of(kind: type[Document]) -> dict[str, object]:
 
 
 def text_of(kind: type[Document]) -> str:
-    """The file of one schema."""
+    """Return the text of one schema's file."""
     return json.dumps(schema_of(kind), indent=2) + "\n"
 
 

@@ -55,7 +55,7 @@ DEMO = "patchstack demo --no-build tour"
 NEEDS = {"jq": r"\| jq ", "zcat": r"\bzcat\b", "ssh-keygen": r"^\$ ssh-keygen"}
 COMPILES = re.compile(r"^\$ .*(?:--engine host|patchstack demo (?!--no-build))", re.MULTILINE)
 
-# How far a build is, and what took longest if it was long: different at every run.
+# The progress of a build and its longest step differ in every run.
 PROGRESS = re.compile(r"\[\d+/\d+\] |.+ took [\d.]+ s of [\d.]+ s$")
 
 ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b")

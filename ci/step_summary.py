@@ -1,4 +1,4 @@
-"""Write docs/examples/ci/step-summary.md, what the action writes about the demo's edited series; or --check it."""
+"""Write docs/examples/ci/step-summary.md, the action's summary of the demo's edited series; or --check it."""
 
 from __future__ import annotations
 

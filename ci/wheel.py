@@ -1,7 +1,7 @@
-"""Install the wheel of dist/ in each way that README names, in empty directories, and use it as a newcomer would.
+"""Install the wheel of dist/ in each way that README names, in empty directories, and use it as a new user would.
 
 `make package && python ci/wheel.py` needs the network for the packages that patchstack, uv and pipx need. For pip, uvx,
-uv tool, pipx and pipx run it holds that
+uv tool, pipx and pipx run it checks that
 
 - patchstack runs, and makes and verifies the demo without the checkout;
 - the commands of the demo's last lines work when they are pasted into a shell;
@@ -27,8 +27,8 @@ EXTRAS = ("build", "docker")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to install: its name, the commands that do it, and how patchstack is called then. `once` makes the
-    environment for a single run; `before` is what the user did in the shell before."""
+    """A way to install: its name, its commands, and how patchstack is called afterwards. `once` is whether the
+    environment is for a single run; `before` are commands that the user ran first in the shell."""
 
     name: str
     install: tuple[str, ...]
@@ -38,7 +38,7 @@ class Form:
 
 
 def forms(wheel: Path) -> tuple[Form, ...]:
-    """The ways of README, without extras."""
+    """Return the ways of README, without extras."""
     spec = shlex.quote(str(wheel))
     return (
         Form("pip", ("python3 -m venv venv", f"venv/bin/pip install --quiet {spec}"), "venv/bin/patchstack"),
@@ -68,7 +68,8 @@ _SETTINGS = {
 
 
 def index_settings() -> dict[str, str]:
-    """Where this machine's pip gets packages, for a home without its configuration, and for uv, which reads none."""
+    """Return this machine's pip index settings, for a home without pip's configuration, and for uv, which does not read
+    it."""
     found = {}
     for name, variables in _SETTINGS.items():
         asked = [sys.executable, "-m", "pip", "config", "get", f"global.{name}"]
@@ -79,7 +80,7 @@ def index_settings() -> dict[str, str]:
 
 
 class Newcomer:
-    """A home and an empty directory of its own, and a shell in it."""
+    """A new home with an empty directory, and a shell in it."""
 
     def __init__(self, directory: Path, tools: Path) -> None:
         self.home, self.here = directory / "home", directory / "empty"
@@ -92,7 +93,7 @@ class Newcomer:
         self.environment = {**index_settings(), **passed, "HOME": str(self.home), "PATH": os.pathsep.join(path)}
 
     def shell(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
-        """Run a line as it would be pasted; gives what it prints on standard output."""
+        """Run a line as if it were pasted, and return its standard output."""
         done = subprocess.run(
             ["bash", "-c", self.start + command],
             cwd=self.here,
@@ -108,13 +109,13 @@ class Newcomer:
 
 
 def packages(document: str) -> dict[str, dict[str, Any]]:
-    """The extras by name, from what `doctor --json` prints."""
+    """Return the extras by name, from what `doctor --json` prints."""
     checks = json.loads(document)["checks"]
     return {one["name"].split("[")[1][:-1]: one for one in checks if one["group"] == "packages"}
 
 
 def with_extras(wheel: Path) -> tuple[tuple[str, str], ...]:
-    """The ways of README that install extras at once: what installs them, and how patchstack is called then."""
+    """Return the ways of README that also install extras: the command, and how patchstack is called afterwards."""
     file, url = shlex.quote(f"{wheel}[docker,build]"), shlex.quote(f"patchstack[docker,build] @ {wheel.as_uri()}")
     return tuple(
         pair

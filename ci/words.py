@@ -1,7 +1,6 @@
-"""Count German patterns in the words of this project, file by file. The counts in words.allowed may only fall.
-
-Each pattern has the rule of plain English that it breaks. Texts are those a person reads: documentation, and comments,
-docstrings and messages in code. With --write, lower counts are written down; a higher one is an error all the same.
+"""Count German patterns in the texts of this project, file by file. The counts in words.allowed may only decrease. Each
+pattern names the rule of plain English that it breaks. Texts are everything that a person reads: documentation, and
+comments, docstrings and messages in code. With --write, lower counts are recorded; a higher count is still an error.
 Usage: words.py [--write] [--show FILE ...]
 """
 
@@ -54,7 +53,7 @@ EVERY = {rule: re.compile(one.replace(" ", _BLANK), re.MULTILINE) for rule, one 
 
 
 def files() -> list[str]:
-    """The files that are tracked or new, by path."""
+    """Return the files that are tracked or new, by path."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -68,14 +67,14 @@ def files() -> list[str]:
 
 
 def prose(name: str, text: str) -> str:
-    """The text with what nobody reads as prose blanked out: in Markdown the screens, which programs print."""
+    """Return the text without parts that are not prose: in Markdown the screens, which programs print."""
     if name.endswith(".md"):
         return re.sub(r"(?ms)^ *```\w* *$.*?^ *```$", lambda block: "\n" * block[0].count("\n"), text)
     return text
 
 
 def hits(name: str) -> list[tuple[int, str, str]]:
-    """Every hit in a file: line, words, rule."""
+    """Return every hit in a file: line, words, rule."""
     text = prose(name, (ROOT / name).read_text("utf-8", errors="replace"))
     found = [
         (text.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), rule)
@@ -86,13 +85,13 @@ def hits(name: str) -> list[tuple[int, str, str]]:
 
 
 def allowed() -> dict[str, int]:
-    """How many hits each file may have."""
+    """Return how many hits each file may have."""
     lines = ALLOWED.read_text("utf-8").splitlines() if ALLOWED.is_file() else []
     return {name: int(count) for count, name in (line.split(" ", 1) for line in lines)}
 
 
 def main() -> int:
-    """Exit status: 0 no count rose, 1 one did, or fell and was not written down."""
+    """Exit status: 0 no count changed or lower counts were recorded, 1 a count rose, or fell and was not recorded."""
     if "--show" in sys.argv:
         for name in sys.argv[sys.argv.index("--show") + 1 :]:
             print(*(f"{name}:{line}: {words!r}: {rule}" for line, words, rule in hits(name)), sep="\n")

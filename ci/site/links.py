@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 
 def read(path: Path) -> Page:
-    """The ids and addresses of an HTML file."""
+    """Return the ids and addresses of an HTML file."""
     page = Page()
     page.feed(path.read_text("utf-8"))
     return page
