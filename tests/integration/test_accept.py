@@ -396,7 +396,7 @@ def test_a_series_that_was_written_meanwhile_is_not_decided_on(toy: Toy) -> None
     lock.write_text(lock.read_text() + "# written by another\n")
     _, stderr = child.communicate(timeout=120)
     assert child.returncode == 1, stderr
-    assert f"error: {lock} was changed meanwhile; nothing was written" in stderr
+    assert f"error: {lock} was changed by another program; nothing was written" in stderr
     assert not list((toy.root / "ledger").glob("*.json"))
     assert len(patches(toy)) == 2
 

@@ -94,7 +94,7 @@ def test_a_series_is_built_on_another_upstream_commit(on_host: tuple[Toy, Runner
 
 
 def _with_a_default_branch(place: Path) -> None:
-    """Make the workspace's directory a checkout that has fetched the default branch, which the policy comes from."""
+    """Make the workspace's directory a checkout that has fetched the default branch, which holds the policy."""
     run_git("init", "-q", cwd=place)
     run_git("add", "patchstack.yaml", "patches", cwd=place)
     run_git("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "base", cwd=place)

@@ -113,7 +113,7 @@ def test_a_gate_that_fails_keeps_the_pin_and_continue_asks_again(syncing: Syncin
     assert shown.code == 1
     assert "FAIL     gate quiet (new pin): " in shown.stdout
     assert "toy: checks before the pin moves: FAIL" in shown.stdout
-    assert "next: patchstack sync toy --continue checks again, and moves the pin where all holds" in shown.stderr
+    assert "next: patchstack sync toy --continue checks again, and moves the pin if all holds" in shown.stderr
     assert syncing.pin() == old
     assert not (syncing.toy.root / ".patchstack" / "synced").exists()
     syncing.edit("must_not: LOUD", "must_not: QUIET")  # the gate was wrong

@@ -1,7 +1,7 @@
 """Races of `patchstack accept`: several processes decide on siblings and on parent and child at once.
 
 Run as a program: `python -m tests.support.accept_races ROOT RACES SEED REF...`. It prints one JSON line a race. Each
-process is forked from this one, and the compilers are read once: a race costs little more than its accepts.
+process is forked from this one, and the compilers are read only once, so a race costs little more than its accepts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _imported() -> None:
 
 
 def _toolchain_known(root: Path, ref: str) -> None:
-    """Let every process take the digest of the compilers from this one."""
+    """Compute the digest of the compilers once, for every process."""
     from patchstack.builds.inputs import prepare, toolchain
 
     digest, known = toolchain.host_toolchain, list[Toolchain]()
@@ -64,7 +64,7 @@ def _toolchain_known(root: Path, ref: str) -> None:
 
 
 def _race(root: Path, number: int, refs: list[str]) -> dict[str, object]:
-    """Start an accept of every ref at once and wait for all; what each said, and what the workspace holds then."""
+    """Start an accept of every ref at once and wait for all. Return their outputs, and the resulting workspace."""
     gate, opened = os.pipe()
     children = {}
     for place, ref in enumerate(refs):

@@ -1,4 +1,4 @@
-"""Servers' answers made up, and observers that give what it was told to."""
+"""Made-up answers of servers, and observers with prepared results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDS = (5, 6, 7, 8)
 
 
 def an_answer(ids: Sequence[int] = IDS, **more: Json) -> Reply:
-    """What a server answers, with the likeliest two of every token; 0.6 and 0.4."""
+    """Return a server's answer, with the two likeliest candidates of every token: 0.6 and 0.4."""
     steps = [
         {
             "id": one,
@@ -47,7 +47,7 @@ def seen(*replies: Reply, code: int = 0, stderr: bytes = b"") -> Observation:
 
 
 class FakeObserver:
-    """What every made-up observer has: one model, no kept files, no other build. `observe` is for its subclass."""
+    """The base of made-up observers: one model, no kept files, no other build. Subclasses implement `observe`."""
 
     def __init__(self, context: RunContext | None = None) -> None:
         self.context = context or RunContext(kind="test/1")
@@ -83,8 +83,8 @@ class FakeObserver:
 
 
 class Scripted(FakeObserver):
-    """An observer that gives what it was told to: by environment a list, one for each salt in order, the last for ever.
-    What is started with `--spec-type` is another server: `speculating`."""
+    """An observer with prepared results: a list for each environment, one for each salt in order, the last for all
+    later ones. A server with `--spec-type` has its own list: `speculating`."""
 
     def __init__(self, given: Mapping[str, Sequence[Observation]] | Sequence[Observation]) -> None:
         super().__init__()

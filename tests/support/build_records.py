@@ -19,7 +19,7 @@ def a_record(
     engine: str = "host",
     platform: str = "linux/amd64",
 ) -> BuildDocument:
-    """The record of a CPU build of a series. Its options are all the same: nothing reads them here."""
+    """Return the record of a CPU build of a series. Its options are fixed, as no test reads them."""
     default = OptionEntry(value=None, origin="default")
     return BuildDocument(
         key=key,

@@ -21,7 +21,7 @@ FIRST_DATE = 1_750_000_000
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What is at a path, where it is not plain text."""
+    """The entry at a path, if it is not plain text."""
 
     content: str | bytes
     mode: int = 0o100644
@@ -40,7 +40,7 @@ def symlink(target: str) -> File:
 
 
 def run_git(*args: str | Path, cwd: Path, check: bool = True, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Real git, without anybody's configuration, as one fixed person on one fixed day."""
+    """Run real git, without configuration, as a fixed person on a fixed day."""
     return subprocess.run(
         ["git", *map(str, args)],
         cwd=cwd,
@@ -63,8 +63,8 @@ def run_git(*args: str | Path, cwd: Path, check: bool = True, **environment: str
 
 
 class RepoBuilder:
-    """A repository made commit by commit, each on the branch at hand and a minute after the one before. Nothing is
-    checked out."""
+    """A repository that is built commit by commit, each on the current branch and a minute after the previous one.
+    Nothing is checked out."""
 
     def __init__(self, path: Path, *, bare: bool = False) -> None:
         self.path = path
@@ -75,11 +75,11 @@ class RepoBuilder:
         self._clock = FIRST_DATE
 
     def git(self, *args: str | Path) -> str:
-        """What real git prints here, without the newline at its end."""
+        """Return the output of git in the repository, without the final newline."""
         return run_git(*args, cwd=self.path).stdout.decode().rstrip("\n")
 
     def commit(self, subject: str, changes: Changes, *, body: str = "") -> str:
-        """Commit changes (path to content; None removes the path) to the branch at hand; gives the commit's id."""
+        """Commit changes (path to content; None removes the path) to the current branch, and return the commit's id."""
         head = self.head()
         index = pygit2.Index()
         if head:
@@ -91,19 +91,19 @@ class RepoBuilder:
         )
 
     def amend(self, subject: str, changes: Changes) -> str:
-        """Replace the newest commit by one that changes more."""
+        """Replace the newest commit by one with these changes too."""
         head = self.head()
         self.branch(self.on, self.parent(head))
         return self.commit(subject, {**self._changed_by(head), **changes})
 
     def branch(self, name: str, at: str | None = None) -> None:
-        """Go on on another branch, from a commit or from where we are."""
+        """Continue on a new branch, from a commit or from the current one."""
         commit = at or self.head()
         self.repo.references.create(f"refs/heads/{name}", pygit2.Oid(hex=commit), force=True)
         self.on = name
 
     def merge(self, subject: str, other: str) -> str:
-        """Merge a commit into the branch at hand; gives the merge's id."""
+        """Merge a commit into the current branch, and return the merge's id."""
         head = self.head()
         index = self.repo.merge_commits(pygit2.Oid(hex=head), pygit2.Oid(hex=other))
         assert index.conflicts is None
@@ -115,7 +115,7 @@ class RepoBuilder:
         return self.commit(subject, changes or self._changed_by(commit))
 
     def head(self) -> str:
-        """The id of the branch's newest commit; empty on a branch without one."""
+        """Return the id of the branch's newest commit; empty on a branch without one."""
         name = f"refs/heads/{self.on}"
         return str(self.repo.references[name].target) if name in self.repo.references else ""
 
@@ -126,15 +126,15 @@ class RepoBuilder:
         return self.git("rev-parse", "--verify", f"{rev}^1")
 
     def blob(self, rev: str, path: str) -> str:
-        """The id of a file's content."""
+        """Return the id of a file's content."""
         return self.git("rev-parse", "--verify", f"{rev}:{path}")
 
     def diff(self, old: str, new: str, *options: str) -> bytes:
-        """`git diff` between two commits or trees, byte by byte."""
+        """Return the bytes of `git diff` between two commits or trees."""
         return run_git("diff", *options, old, new, cwd=self.path).stdout
 
     def loose(self, oid: str) -> Path:
-        """The file of an object."""
+        """Return the path of a loose object."""
         return Path(self.repo.path) / "objects" / oid[:2] / oid[2:]
 
     def _change(self, index: pygit2.Index, path: str, content: Content) -> None:
@@ -146,7 +146,7 @@ class RepoBuilder:
         index.add(pygit2.IndexEntry(path, self.repo.create_blob(data), FileMode(file.mode)))
 
     def _changed_by(self, commit: str) -> dict[str, Content]:
-        """The files of a commit that differ from its parent's."""
+        """Return the files of a commit that differ from its parent's."""
         changes: dict[str, Content] = {}
         for delta in self.repo.diff(f"{commit}^1", commit).deltas:
             if delta.status_char() == "D":
@@ -167,19 +167,20 @@ class RepoBuilder:
 
 
 def format_patch(repo: RepoBuilder, pin: str, ref: str, directory: Path) -> list[Path]:
-    """Write the commits since the pin as patch files with real `git format-patch`; gives them in order."""
+    """Write the commits since the pin as patch files with real `git format-patch`, and return them in order."""
     directory.mkdir(parents=True, exist_ok=True)
     repo.git("format-patch", "-q", "-o", directory, f"{pin}..{ref}")
     return sorted(directory.glob("*.patch"))
 
 
 def numbered(count: int, changed: Mapping[int, str] | None = None) -> str:
-    """A text of numbered lines, some of them changed: no two places of it look alike."""
+    """Return a text of numbered lines, some of them changed: no two places in it are equal."""
     return "".join(f"{(changed or {}).get(number, f'line {number}')}\n" for number in range(1, count + 1))
 
 
 def edit(number: int) -> tuple[str, dict[int, str]]:
-    """Subject and changed line of the n-th commit of `a_fork`: far enough apart to apply in any order."""
+    """Return subject and changed line of the n-th commit of `a_fork`. The lines are far enough apart to apply in any
+    order."""
     return f"Change {number} of a kernel", {10 * number: f"changed by commit {number}"}
 
 
@@ -202,16 +203,16 @@ class Fork:
 
     @property
     def options(self) -> list[str]:
-        """The options that name all of it."""
+        """The options that name series, upstream, pin and fork."""
         return [*self.sources, "--fork", str(self.repo.path), "--fork-ref", self.ref]
 
     @property
     def trees(self) -> list[str]:
-        """The trees of the fork's commits, as git tells them."""
+        """The trees of the fork's commits, from git."""
         return [self.repo.tree(commit) for commit in self.commits]
 
     def patch(self, number: int) -> Path:
-        """The patch of that number."""
+        """Return the patch of that number."""
         return next(path for path in self.patches if path.name.startswith(f"{number:04d}"))
 
     def export(self) -> None:
@@ -239,15 +240,15 @@ UPSTREAM_FILES: dict[str, Content] = {
 
 
 def an_upstream(directory: Path, files: Changes | None = None) -> tuple[RepoBuilder, str]:
-    """An upstream of two commits; gives it and the pin, its newest."""
+    """Make an upstream of two commits, and return it with the pin, its newest commit."""
     upstream = RepoBuilder(directory / "upstream")
     upstream.commit("Begin", {"README": "upstream\n"})
     return upstream, upstream.commit("Add the kernel", UPSTREAM_FILES if files is None else files)
 
 
 def a_fork(directory: Path, commits: int = 3, steps: Iterable[tuple[str, Changes]] | None = None) -> Fork:
-    """Upstream, pin, a fork of some commits in a clone of its own, and its series. The steps given are its commits;
-    else each changes a line of src/kernel.cu, far from the others'."""
+    """Make upstream, pin, a fork of some commits in a separate clone, and its series. `steps` are its commits; by
+    default each changes a line of src/kernel.cu, far from the others'."""
     upstream, pin = an_upstream(directory)
     run_git("clone", "-q", "--template=", "--no-checkout", upstream.path, directory / "fork", cwd=directory)
     fork = Fork(
@@ -267,7 +268,7 @@ def a_fork(directory: Path, commits: int = 3, steps: Iterable[tuple[str, Changes
 
 
 def kernel_steps(numbers: Iterable[int], changed: Mapping[int, str] | None = None) -> list[tuple[str, Changes]]:
-    """Commits `edit(n)` in the order given, one upon the other, over lines that are changed already."""
+    """Return the commits `edit(n)` in the given order, on top of lines that are already changed."""
     lines = dict(changed or {})
     steps: list[tuple[str, Changes]] = []
     for number in numbers:
@@ -278,23 +279,23 @@ def kernel_steps(numbers: Iterable[int], changed: Mapping[int, str] | None = Non
 
 
 def edited(path: str, hunks: str) -> bytes:
-    """A diff of one file, written by hand."""
+    """Return a diff of one file, written by hand."""
     return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n{hunks}".encode()
 
 
 def new_file(path: str, line: str = "x", mode: str = "100644", ids: str = "0000000..587be6b") -> bytes:
-    """A diff that makes a file of one line."""
+    """Return a diff that creates a file of one line."""
     head = f"diff --git a/{path} b/{path}\nnew file mode {mode}\nindex {ids}\n"
     return f"{head}--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{line}\n".encode()
 
 
 def new_link(path: str, target: str) -> bytes:
-    """A diff that makes a symbolic link."""
+    """Return a diff that creates a symbolic link."""
     return new_file(path, target, "120000") + b"\\ No newline at end of file\n"
 
 
 def mail(subject: str, diff: bytes, commit: str = "0" * 40) -> bytes:
-    """A diff as `git format-patch` would send it."""
+    """Return a diff as `git format-patch` would send it."""
     head = f"From {commit} Mon Sep 17 00:00:00 2001\nFrom: A U Thor <author@example.com>\n"
     return (
         f"{head}Date: Sun, 15 Jun 2025 15:06:40 +0000\nSubject: [PATCH] {subject}\n\n---\n".encode()
@@ -304,7 +305,7 @@ def mail(subject: str, diff: bytes, commit: str = "0" * 40) -> bytes:
 
 
 def write_series(directory: Path, files: Mapping[str, bytes]) -> Path:
-    """A directory of patch files."""
+    """Write a directory of patch files, and return it."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (directory / name).write_bytes(data)
@@ -312,7 +313,7 @@ def write_series(directory: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def lock_of(fork: Fork) -> dict[str, Any]:
-    """The lock that the fork's series should have, as a document to write or to spoil first."""
+    """Return the lock that the fork's series should have, as a document to write or to spoil first."""
     head = fork.commits[-1]
     return {
         "schema": "patchstack.lock/1",
@@ -341,14 +342,16 @@ def write_lock(directory: Path, document: object) -> Path:
 
 
 def the_oracle(directory: Path, *repositories: RepoBuilder) -> Oracle:
-    """git as a judge over the objects of repositories. It writes below the directory: make it before you watch that."""
+    """Return git as the judge of patches on these repositories. It writes below the directory, so create it before
+    taking a snapshot of that."""
     directory.mkdir(parents=True, exist_ok=True)
     return Oracle(directory, *(Path(repository.repo.path) / "objects" for repository in repositories))
 
 
 @contextlib.contextmanager
 def closed(*paths: Path) -> Iterator[None]:
-    """Take all rights to paths away for a block. pytest could not remove a directory without them."""
+    """Remove all permissions from paths during a block. Restores them, because pytest cannot remove such a
+    directory."""
     before = [path.stat().st_mode & 0o7777 for path in paths]
     for path in paths:
         path.chmod(0)
@@ -361,8 +364,8 @@ def closed(*paths: Path) -> Iterator[None]:
 
 
 def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
-    """Every path below: kind, time of change and, for files, size and a digest of the content. Of what we may not read,
-    the content is left out."""
+    """Return every path below: kind, time of change and, for files, size and a digest of the content. The content of
+    unreadable files is omitted."""
     found: dict[str, tuple[object, ...]] = {}
     pending = [str(root) for root in roots if root.exists()]
     while pending:

@@ -24,25 +24,25 @@ series:
 
 
 def a_workspace(directory: Path, checks: str) -> Path:
-    """A workspace file with these checks, a YAML list."""
+    """Return a workspace file with these checks, a YAML list."""
     path = directory / "patchstack.yaml"
     path.write_text(HEAD + indent(dedent(checks), "      "))
     return path
 
 
 def a_config(directory: Path, checks: str) -> SeriesConfig:
-    """A series with these checks."""
+    """Return a series with these checks."""
     return read_workspace(a_workspace(directory, checks)).series[0]
 
 
 def a_check(directory: Path, text: str) -> Check:
-    """The one check of a text."""
+    """Return the one check of a text."""
     (check,) = read_checks(a_config(directory, text))
     return check
 
 
 def complaints(directory: Path, text: str) -> tuple[str, ...]:
-    """What is wrong with the checks of a text, without the places."""
+    """Return the complaints about the checks of a text, without the places."""
     try:
         read_checks(a_config(directory, text))
     except ConfigError as error:
@@ -51,7 +51,7 @@ def complaints(directory: Path, text: str) -> tuple[str, ...]:
 
 
 class Ground:
-    """A repository whose trees are looked at. `touched` are the files of patch 1."""
+    """A repository whose trees are checked. `touched` are the files of patch 1."""
 
     def __init__(self, directory: Path, files: Changes, *, touched: tuple[str, ...] = ()) -> None:
         self.directory = directory
@@ -65,5 +65,5 @@ class Ground:
         return Checker(self.objects, self.touched, engine)
 
     def judge(self, text: str, engine: OpenEngine = no_engine) -> Found:
-        """What a check finds on the newest tree."""
+        """Return the result of a check on the newest tree."""
         return self.checker(engine).judge(a_check(self.directory, text), self.repo.tree("HEAD"))

@@ -1,4 +1,4 @@
-"""Where this checkout and the data of the tests are, whatever folder a test is in."""
+"""The paths of this checkout and of the tests' data, for tests in any folder."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ class Product:
         return self.root / "back end" / "patches" / "product"
 
     def patch(self, number: int) -> Path:
-        """The patch of that number."""
+        """Return the patch of that number."""
         return next(self.patches.glob(f"{number:04d}-*"))
 
     def configure(self, **changes: str | None) -> None:
-        """Write the workspace, with some of its values changed (None: left out)."""
+        """Write the workspace, with some of its values changed (None removes a value)."""
         values: dict[str, str | None] = {
             "patches": "patches/product",
             "upstream": str(self.fork.upstream.path),
@@ -58,18 +58,18 @@ class Product:
         (self.root / WORKSPACE).write_text("series:\n  product:\n" + "".join(lines))
 
     def lock(self) -> None:
-        """Write the lock as export would, for the patches as they are."""
+        """Write the lock for the current patches, as export would."""
         document = lock_of(self.fork)
         write_lock(self.patches, document)
 
     def commit(self, subject: str) -> str:
-        """Commit the product as it is."""
+        """Commit the current state of the product."""
         run_git("add", "--all", cwd=self.root)
         run_git("commit", "-q", "--allow-empty", "-m", subject, cwd=self.root)
         return run_git("rev-parse", "HEAD", cwd=self.root).stdout.decode().strip()
 
     def pull_request(self, *, keeps_event: bool = True) -> None:
-        """What is in the directory now, as a pull request merged into the base: what GitHub checks out for one."""
+        """Turn the current directory into a pull request merged into the base, as GitHub checks it out."""
         run_git("switch", "-q", "-c", "proposal", cwd=self.root)
         self.commit("What is proposed")
         run_git("switch", "-q", "--detach", self.base, cwd=self.root)
@@ -87,7 +87,7 @@ class Product:
 
 
 def a_product(directory: Path, steps: Iterable[tuple[str, Changes]] | None = None) -> Product:
-    """A product of three patches (or of those steps) on its default branch, everything in order."""
+    """Return a valid product of three patches (or of those steps) on its default branch."""
     fork = a_fork(directory, steps=steps)
     root = directory / "a product"
     (root / "back end" / "patches").mkdir(parents=True)
@@ -102,7 +102,7 @@ def a_product(directory: Path, steps: Iterable[tuple[str, Changes]] | None = Non
 
 
 def a_runner(directory: Path, workspace: Path) -> Runner:
-    """A runner on which patchstack's environment already exists: this one."""
+    """Return a runner on which patchstack's environment already exists: this one."""
     programs = directory / "programs"
     programs.mkdir(parents=True)
     write_program(programs / "python3", f'exec "{sys.executable}" "$@"')
@@ -117,6 +117,6 @@ def a_runner(directory: Path, workspace: Path) -> Runner:
 
 
 def write_program(path: Path, script: str) -> None:
-    """A program of shell."""
+    """Write a shell program."""
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Comparisons whose runs never ran: plans, pairs and records as `bench ab` writes them, with the figures of a test."""
+"""Comparisons without real runs: plans, pairs and records as `bench ab` writes them, with figures from the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ workloads:
 
 
 def quick(**changes: Any) -> Workload:
-    """The workload `quick`, as `patchstack.yaml` declares it."""
+    """Return the workload `quick`, as `patchstack.yaml` declares it."""
 
     document = YAML().load(WORKLOADS)
     node = Node(document["workloads"], Path("patchstack.yaml"), "workloads.", [])
@@ -41,7 +41,7 @@ def quick(**changes: Any) -> Workload:
 
 
 def observations() -> Observations:
-    """Where runs are kept."""
+    """Return the store of runs."""
     return Observations(cache_places().observations, cache_places().outputs)
 
 
@@ -92,7 +92,7 @@ def a_plan(
     alpha: float = ALPHA,
     seed: int = 7,
 ) -> Plan:
-    """A plan without reference runs and without a demand."""
+    """Return a plan without reference runs and without a demand."""
     return named(
         Plan(
             comparison="",

@@ -1,4 +1,4 @@
-"""Programs and libraries made by this machine's compiler, for tests of what a build leaves."""
+"""Programs and libraries made by this machine's compiler, for tests of build outputs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PLATFORM = "linux/amd64"
 _MACHINE_OFFSET = 18
 AARCH64, X86_64 = 183, 62
 DEVICE_CODE = '__attribute__((section(".nv_fatbin"), used)) int code[9] = {1};'
-"""C source that leaves what a CUDA compiler does: a section of GPU code."""
+"""C source with a section of GPU code, as from a CUDA compiler."""
 
 
 def claim(**changes: object) -> Claim:
-    """What a good build of `tool` claims; paths of the build machine are this checkout's."""
+    """Return the claim of a good build of `tool`. The build machine's paths are those of this checkout."""
     fields: dict[str, object] = {"key": KEY, "platform": PLATFORM, "targets": ("tool",), "machine_paths": (str(ROOT),)}
     return Claim(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def program(text: str = f'puts("version: 1 ({KEY})");', *, result: int = 0) -> str:
-    """C source of a program whose main does what `text` says."""
+    """Return the C source of a program with `text` as the body of main."""
     return f"#include <stdio.h>\n#include <stdlib.h>\nint main(void) {{ {text} return {result}; }}\n"
 
 
@@ -49,13 +49,13 @@ def library(out: Path, *flags: str, source: str = "int answer(void) { return 42;
 
 
 def good_build(directory: Path) -> Path:
-    """The directory of a build with one program, which prints the key."""
+    """Make the directory of a build with one program, which prints the key."""
     compile_c(program(), directory / BIN / "tool")
     return directory
 
 
 def for_machine(path: Path, machine: int) -> Path:
-    """Make an ELF file say that it is another machine's."""
+    """Change an ELF file's header to a different machine."""
     content = bytearray(path.read_bytes())
     content[_MACHINE_OFFSET : _MACHINE_OFFSET + 2] = machine.to_bytes(2, "little")
     path.write_bytes(content)

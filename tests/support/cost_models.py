@@ -1,4 +1,4 @@
-"""Models for tests of costs: a header written to a file and read back, under a command line."""
+"""Models for tests of costs: a header that is written to a file and read back, with a command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def workload(
 
 
 def head_alone(vocabulary: int, width: int) -> tuple[dict[str, Value], list[Shape]]:
-    """A model that is one layer without weights and a head in bf16."""
+    """Return a model that is one layer without weights and a head in bf16."""
     keys: dict[str, Value] = {
         "general.architecture": "llama",
         "llama.block_count": 1,
@@ -31,7 +31,7 @@ def head_alone(vocabulary: int, width: int) -> tuple[dict[str, Value], list[Shap
 
 
 def recurrent_alone(layers: int, heads: int, size: int) -> tuple[dict[str, Value], list[Shape]]:
-    """A dense hybrid model of recurrent layers, with states of `heads × size × size` in each but the last."""
+    """Return a dense hybrid model of recurrent layers, with states of `heads × size × size` in each but the last."""
     keys: dict[str, Value] = {
         "general.architecture": "qwen35",
         "qwen35.block_count": layers + 1,
@@ -52,7 +52,7 @@ def recurrent_alone(layers: int, heads: int, size: int) -> tuple[dict[str, Value
 
 
 def window_alone(window: int = 512) -> tuple[dict[str, Value], list[Shape]]:
-    """A model with a window in every layer but the sixth, without weights."""
+    """Return a model with a window in every layer but the sixth, without weights."""
     keys: dict[str, Value] = {
         "general.architecture": "gemma3",
         "gemma3.block_count": 6,

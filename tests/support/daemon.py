@@ -1,5 +1,5 @@
-"""Is there a Docker engine for the tests? Asked without the SDK, which leaves its socket open where it fails: an error
-of whichever test runs next."""
+"""Find out whether the tests have a Docker engine, without the SDK: on failure it leaves its socket open, which would
+be an error of the next test."""
 
 from __future__ import annotations
 

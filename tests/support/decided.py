@@ -1,4 +1,4 @@
-"""A workspace with decisions of format 2 whose programs are never compiled: real git, real gates, a fixed engine.
+"""A workspace with decisions of format 2 and without compiling: real git, real gates, a fixed engine.
 
 Accepting goes through `workflow.candidate`; builds are directories of files, and programs print what llama.cpp's did.
 """
@@ -83,7 +83,7 @@ REASON = "nothing prints it yet"
 
 
 class PaperStore(Store):
-    """A store that has every build of paper that was asked for."""
+    """A store that has every requested paper build."""
 
     made: ClassVar[dict[str, Stored]] = {}
 
@@ -92,14 +92,14 @@ class PaperStore(Store):
 
 
 class PaperMachine(ProvingMachine):
-    """A machine whose builds are made of paper: their programs' bytes depend on the tree alone."""
+    """A machine with paper builds, which are not compiled: their programs' bytes depend only on the tree."""
 
     @property
     def store(self) -> Store:
         return PaperStore(cache_places().builds)
 
     def inputs(self, source: Source) -> Inputs:
-        """Return inputs that have a key, and nothing else: their build already exists."""
+        """Return inputs with only a key, because their build already exists."""
         stored = self.build(source)
         PaperStore.made[stored.key] = stored
         inputs: Any = SimpleNamespace(key=SimpleNamespace(hex=stored.key))
@@ -211,7 +211,7 @@ class Decided:
             )
 
     def builds(self, commit: str) -> tuple[Stored, Stored]:
-        """The builds before a candidate and of it."""
+        """Return the builds before a candidate and with it."""
         way = open_candidates(self.workspace.series[0], Cache(lambda: self.cache, offline=True), commit)
         machine = self._machine()
         return machine.build(way.source(way.before)), machine.build(way.source(way.head))
@@ -234,29 +234,29 @@ class Decided:
         )
 
     def check(self, signers: Signers | None = None, *, require_signed: bool = False) -> LedgerCheck:
-        """Check the ledger as somebody does who has a clone and nothing else."""
+        """Check the ledger as a person does who has only a clone."""
         workspace = self.workspace
         empty = self.root.parent / "empty-cache"
         return check_ledger(workspace, Cache(lambda: empty, offline=True), signers, require_signed=require_signed)
 
     def wrong(self, signers: Signers | None = None, *, require_signed: bool = False) -> list[str]:
-        """What is wrong, of the ledger and of every decision."""
+        """Return the problems of the ledger and of every decision."""
         found = self.check(signers, require_signed=require_signed)
         return [*found.problems, *(text for one in found.decisions for text in one.findings.wrong)]
 
     def decision(self, subject: str) -> Decision:
-        """The newest decision on a commit of that subject."""
+        """Return the newest decision on a commit of that subject."""
         return next(one for one in self.ledger.read() if one.candidates[-1].subject == subject)
 
     def rewrite(self, decision: Decision, **changes: Any) -> Decision:
-        """Put another decision in the place of one, named by its content, as a forger would."""
+        """Replace a decision by a changed one, named by its content, as a forger would."""
         forged = dataclasses.replace(decision, **changes)
         (self.ledger.directory / f"{decision.id}.json").unlink()
         self.ledger.write(forged)
         return forged
 
     def evidence_document(self, decision: Decision) -> dict[str, Any]:
-        """A copy of a decision's evidence, to be changed."""
+        """Return a copy of a decision's evidence, for changes."""
         found: dict[str, Any] = json.loads(json.dumps(dict(decision.evidence)))
         return found
 
@@ -283,14 +283,14 @@ def decide(directory: Path, cache: Path) -> Decided:
 
 
 def decide_on_switches(made: Decided) -> None:
-    """Accept a commit that brings a switch with its gates, and one that brings a switch without."""
+    """Accept a commit that adds a switch with its gates, and one that adds a switch without gates."""
     for subject, body, reason in ((ROWS, TRAILERS, None), (UNPROVEN, "Switch: TOY_LOUD", REASON)):
         done = made.accept(made.commit(subject, body), reason=reason)
         assert done.decision is not None, [(one.name, one.detail) for one in done.steps if one.verdict != "PASS"]
 
 
 def changed_record(made: Decided, digest: str, changes: Mapping[str, Any]) -> str:
-    """Write a record with other top fields, and return its new digest; the old one stays."""
+    """Write a record with changed top-level fields, and return its new digest. The old one stays."""
     document = json.loads((made.evidence.records / f"{digest}.json").read_bytes())
     content = indented({**document, **changes})
     name = hashlib.sha256(content).hexdigest()
@@ -299,5 +299,5 @@ def changed_record(made: Decided, digest: str, changes: Mapping[str, Any]) -> st
 
 
 def steps_of(evidence: Mapping[str, Any], gate: str) -> Sequence[dict[str, Any]]:
-    """The steps of a gate, which are to be changed."""
+    """Return the steps of a gate, for changes."""
     return [step for step in evidence["steps"] if step.get("gate") == gate]

@@ -33,7 +33,7 @@ from tests.support.checkout import ROOT
 from tests.support.daemon import no_engine
 
 SOCKET = os.environ.get("PATCHSTACK_TEST_SOCKET", "/var/run/docker.sock")
-"""Of a Docker engine, or of podman."""
+"""The socket of a Docker engine, or of podman."""
 SPEC = f"unix://{SOCKET}"
 IMAGE = "patchstack-test-base:bookworm"
 CLIENT = "patchstack-test-client"
@@ -69,7 +69,7 @@ def container_engine(spec: str = SPEC) -> ContainerEngine:
 
 @contextlib.contextmanager
 def raw_api() -> Iterator[Any]:
-    """The SDK itself, to see what exists."""
+    """Open the SDK itself, to see what exists."""
     api = docker.APIClient(base_url=SPEC, version="1.41", timeout=60)
     try:
         yield api
@@ -78,7 +78,7 @@ def raw_api() -> Iterator[Any]:
 
 
 def load_image(reference: str, *, architecture: str, files: dict[str, bytes]) -> None:
-    """An image of one layer, for any architecture, as `docker load` takes it."""
+    """Load an image of one layer, for any architecture, with `docker load`."""
 
     def archive(contents: dict[str, bytes]) -> bytes:
         stream = io.BytesIO()
@@ -101,7 +101,7 @@ def load_image(reference: str, *, architecture: str, files: dict[str, bytes]) ->
 
 @contextlib.contextmanager
 def volume_of(engine: Engine, target: str = "/v") -> Iterator[Volume]:
-    """The name of a volume that does not exist yet; it is gone afterwards."""
+    """Yield the name of a volume that does not exist yet, and remove it afterwards."""
     volume = Volume(name=f"patchstack-test-{uuid.uuid4().hex}", target=target)
     try:
         yield volume
@@ -126,14 +126,14 @@ def shell(script: str, **fields: Any) -> Job:
 
 
 def ran(engine: Engine, what: Job) -> tuple[Outcome, str]:
-    """The outcome of a job, and all it printed."""
+    """Return the outcome of a job, and all it printed."""
     said = bytearray()
     outcome = engine.run(what, said.extend)
     return outcome, said.decode()
 
 
 def names(blocks: Iterator[bytes]) -> dict[str, tarfile.TarInfo]:
-    """The entries of a tar stream."""
+    """Return the entries of a tar stream."""
     with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as archive:
         return {info.name: info for info in archive}
 
@@ -146,14 +146,14 @@ def eventually(is_so: Callable[[], bool], otherwise: str, *, seconds: float = 15
 
 
 def containers_of(pid: int) -> list[str]:
-    """The ids of the containers that a process made."""
+    """Return the ids of the containers that a process made."""
     with raw_api() as api:
         found = api.containers(all=True, filters={"label": OWNER_LABEL})
     return [one["Id"] for one in found if one["Labels"][OWNER_LABEL].split(":")[1] == str(pid)]
 
 
 class Client:
-    """A Python process of its own that runs `script`; what it prints can be waited for."""
+    """A separate Python process that runs `script`. Tests can wait for its output."""
 
     def __init__(self, script: str, *, environment: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -177,7 +177,7 @@ class Client:
                 self.said += block
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal and wait for the end; gives the exit code."""
+        """Send a signal and wait for the end. Return the exit status."""
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=30)
         self.said += rest
@@ -199,7 +199,7 @@ def client(script: str, **environment: str) -> Iterator[Client]:
 
 
 class Proxy:
-    """A socket between a client and the engine, that can be cut."""
+    """A socket between a client and the engine that can be cut."""
 
     def __init__(self, directory: Path, *, family: int = socket.AF_UNIX) -> None:
         directory.mkdir(exist_ok=True)
@@ -230,7 +230,7 @@ class Proxy:
             other.shutdown(socket.SHUT_WR)
 
     def cut(self, *, for_good: bool = True) -> None:
-        """Break every connection, and take no more."""
+        """Break every connection, and accept no more."""
         if for_good:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)

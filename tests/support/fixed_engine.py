@@ -26,7 +26,7 @@ NAMES = (
     *("test-recurrent-state-rollback", "test-own-rollback", "test-own", "hello"),
 )
 ROWS = ("rows", "test-rows")
-"""Programs of a toy's fork: one knows an option from some commit on, the other is built from there on."""
+"""Programs of a toy's fork: the first has an option from some commit on, the second exists from that commit on."""
 _MARK = b"trace: step=1\n"
 _CHUNKS, _VOCABULARY = 3, 288  # of the captured runs
 
@@ -53,7 +53,8 @@ class Answer:
 
 @dataclass(slots=True)
 class FixedEngine:
-    """Implements `Engine`. `isolated`: jobs run in a sandbox on another machine, where models are hashed by a job."""
+    """Implements `Engine`. `isolated` means that jobs run in a sandbox on a different machine, where a job hashes the
+    models."""
 
     isolated: bool = False
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)

@@ -11,8 +11,8 @@ from patchstack.workspace.node import Node
 
 
 def read_settings(kind: Any, directory: Path, text: str) -> tuple[Any, list[str]]:
-    """What the kind reads from a workspace file in a directory that has `t.txt`, with the models `a` and `b`; and its
-    complaints."""
+    """Return the settings that the kind reads from a workspace file, and its complaints. The directory has `t.txt`, and
+    the workspace has the models `a` and `b`."""
     path = directory / "patchstack.yaml"
     path.write_text(text)
     (directory / "t.txt").write_text("words")

@@ -1,6 +1,6 @@
 """Headers of GGUF files written with the standard library alone, and the shapes of two well-known kinds of models.
 
-`write_shape` leaves a hole for the weights: 20 GB that take no room. llama.cpp loads such a file.
+`write_shape` leaves a hole for the weights: 20 GB that take no disk space. llama.cpp loads such a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Shape:
 
 
 def header_bytes(keys: Mapping[str, Value], tensors: Iterable[Shape], *, version: int = 3) -> bytes:
-    """The header of a file, padded to where its data begins."""
+    """Return the header of a file, padded to where its data begins."""
     tensors = list(tensors)
     parts = [b"GGUF", struct.pack("<IQQ", version, len(tensors), len(keys))]
     for key, value in keys.items():
@@ -82,7 +82,7 @@ def _value(value: Value) -> bytes:
 
 
 def vocabulary(count: int, *, merges: bool = True) -> dict[str, Value]:
-    """A tokenizer's keys with so many tokens: bytes as GPT-2 writes them, then made-up words."""
+    """Return a tokenizer's keys with `count` tokens: bytes as GPT-2 writes them, then made-up words."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     letters = [*map(chr, plain), *(chr(256 + at) for at, _ in enumerate(others))]
@@ -150,8 +150,8 @@ def qwen3_32b(tokens: bool = False) -> tuple[dict[str, Value], list[Shape]]:
 def hybrid_35b(
     *, draft: bool = True, weights: str = "q4_K", vocab: int = 248_320
 ) -> tuple[dict[str, Value], list[Shape]]:
-    """A hybrid of 35B parameters with 3B active: 30 recurrent layers, 10 with attention, 256 experts, and a draft
-    block."""
+    """Return a hybrid of 35B parameters with 3B active: 30 recurrent layers, 10 with attention, 256 experts, and a
+    draft block."""
     width, layers, arch = 2048, 40, "qwen35moe"
     keys: dict[str, Value] = {
         "general.architecture": arch,

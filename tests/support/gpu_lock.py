@@ -33,7 +33,7 @@ for _ in range(times):
 
 
 class Directory:
-    """A lock's directory, what is in it, and processes that want it."""
+    """A lock's directory, its contents, and processes that want the lock."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / "gpu.lock"
@@ -56,7 +56,7 @@ class Directory:
         os.utime(self.owner, (then, then))
 
     def holding(self) -> subprocess.Popen[str]:
-        """A child that has it."""
+        """Return a child process that holds the lock."""
         child = self.child()
         assert wait_for(lambda: self.log.exists() and f"in {child.pid}" in self.log.read_text()), child
         return child

@@ -1,4 +1,4 @@
-"""A test that leaves something open fails itself, and no other.
+"""Make a test that leaves something open fail itself, and not a later one.
 
 Python warns of a socket or a file that nobody closed when it is collected, which may be during another test. So the
 garbage of a test that has more open descriptors at its end than at its start is collected at once.
@@ -23,7 +23,7 @@ def _open() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Take what the test modules brought out of every later collection: it stays, and it is most of the memory."""
+    """Exclude the objects of the test modules from later collections: they stay, and use most of the memory."""
     gc.collect()
     gc.freeze()
 
@@ -34,5 +34,5 @@ def leaks_are_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
     before = _open()
     yield
     if _open() > before:
-        request.node.funcargs.clear()  # they hold what fixtures gave
+        request.node.funcargs.clear()  # they refer to the values of fixtures
         gc.collect()

@@ -1,4 +1,4 @@
-"""What the tests of lint share."""
+"""Helpers for the tests of lint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def told(result: LintResult) -> list[tuple[str, int | None, str]]:
 
 
 def line_of(fork_directory: Path, result: LintResult, place: int = 0) -> str:
-    """The line of the patch file a finding points at."""
+    """Return the line of the patch file a finding points at."""
     finding = result.findings[place]
     return (fork_directory / "patches" / finding.file).read_bytes().split(b"\n")[finding.line - 1].decode()
 

@@ -22,7 +22,7 @@ _TEXT = "".join(f"The {number * 7 % 31} birds of {number * number % 17} trees si
 
 
 class Programs:
-    """The programs of a build, two models of other seeds, and a text, in a directory of their own."""
+    """The programs of a build, two models with different seeds, and a text, in a separate directory."""
 
     def __init__(self, build: Path, work: Path) -> None:
         self.bin = build / "bin"
@@ -38,7 +38,7 @@ class Programs:
         return {"PATH": os.environ["PATH"], "LC_ALL": "C", **({"MINILLM_FAULT": fault} if fault else {})}
 
     def run(self, program: str, *args: str, fault: str = "", seconds: float = 60) -> subprocess.CompletedProcess[bytes]:
-        """Run to the end, or to the end of the time."""
+        """Run a program to its end, or until the time limit."""
         return subprocess.run(
             self.command(program, *args),
             cwd=self.work,
@@ -66,7 +66,7 @@ class Programs:
 
     @contextmanager
     def serving(self, fault: str = "") -> Iterator[tuple[subprocess.Popen[str], int]]:
-        """A server on a port of its own; the process and the port."""
+        """Start a server on a free port, and yield the process and the port."""
         command = self.command("llama-server", "-m", "seed-1.mllm", "-fit", "off", "-c", "512", "--metrics")
         with subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", "0"],
@@ -90,7 +90,8 @@ QUICK = ("-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FL
 
 
 def built_upstream(factory: pytest.TempPathFactory) -> Path:
-    """Build the upstream's multi-call program and what makes models for it, once a run; gives the build's directory."""
+    """Build the upstream's multi-call program and the program that makes models, once for each run, and return the
+    build's directory."""
 
     def make(place: Path) -> None:
         targets = ("minillm-llama", "minillm-make-model", "minillm-completion")

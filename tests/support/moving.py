@@ -1,4 +1,4 @@
-"""An upstream that moves on from the pin, and what canary says of the series."""
+"""An upstream that moves on from the pin, and canary's results for the series."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Steps = tuple[tuple[str, Changes], ...]
 
 
 def moved(directory: Path, steps: Steps | None, *upstream: tuple[str, Changes], files: Changes | None = None) -> Fork:
-    """A fork of some steps (None: three changes of a kernel), and an upstream with commits after the pin.
+    """Return a fork of some steps (None: three changes of a kernel), and an upstream with commits after the pin.
 
     `files` are upstream's at the pin, instead of the builders'."""
     fork = a_fork(directory, 3, steps) if files is None else _fork_of(directory, files, steps or ())
@@ -49,12 +49,12 @@ def _fork_of(directory: Path, files: Changes, steps: Steps) -> Fork:
 
 
 def kernel(**changed: str) -> Changes:
-    """The builders' kernel with some lines changed: `kernel(l10="x")`."""
+    """Return the builders' kernel with some lines changed: `kernel(l10="x")`."""
     return {"src/kernel.cu": numbered(300, {int(name[1:]): text for name, text in changed.items()})}
 
 
 def look(fork: Fork, run_cli: RunCli, *options: str) -> dict[str, Any]:
-    """The document of a canary run on upstream's main."""
+    """Return the document of a canary run on upstream's main."""
     ran = asked(fork, run_cli, *options, "--json")
     assert ran.code in (0, 1), ran
     found: dict[str, Any] = ran.document
@@ -63,7 +63,7 @@ def look(fork: Fork, run_cli: RunCli, *options: str) -> dict[str, Any]:
 
 
 def asked(fork: Fork, run_cli: RunCli, *options: str) -> Ran:
-    """A canary run on upstream's main."""
+    """Return a canary run on upstream's main."""
     to = () if "--to" in options else ("--to", "main")
     return run_cli("canary", *fork.sources, *to, *options)
 
@@ -73,7 +73,7 @@ def states(document: dict[str, Any]) -> list[str]:
 
 
 def told_by_git(fork: Fork, directory: Path) -> list[tuple[str, list[str]]]:
-    """The pin and every commit after it, with the patches that a chain of strict applies leaves out there."""
+    """Return the pin and every commit after it, with the patches that fail there in a chain of strict applies."""
     oracle = the_oracle(directory / "oracle", fork.upstream, fork.repo)
     listed = fork.upstream.git("rev-list", "--reverse", "--first-parent", f"{fork.pin}..main").split()
     found = []

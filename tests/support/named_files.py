@@ -1,4 +1,4 @@
-"""The files and documents that the texts of a package name, and those of them that the package does not have."""
+"""Find the files and documents that the texts of a package name, and those that do not exist."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _WRITTEN = {
     "patchstack/cuda": "an image",
     "make test": "an example of a command of the user's own: bisect --run",
 }
-"""What looks like a file of the package and is none."""
+"""Names that look like a file of the package but are not."""
 _STORIES = ("demo/story/",)
 """Texts about another tree: the demo's upstream."""
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
-    """The strings of a module that a user may see: all but docstrings, and the docstrings of commands, with lines."""
+    """Yield the strings of a module that a user may see: all but docstrings, and the docstrings of commands, with
+    lines."""
     tree = ast.parse(source)
     hidden = set()
     for node in ast.walk(tree):
@@ -41,7 +42,7 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def named_files(package: Path) -> list[tuple[str, str]]:
-    """Each file that a text of the package names: `module:line`, and the name."""
+    """Return each file that a text of the package names: `module:line`, and the name."""
     found = []
     for path in sorted(package.rglob("*.py")):
         module = path.relative_to(package).as_posix()

@@ -1,4 +1,4 @@
-"""Processes in a PID namespace of their own, as another container's are."""
+"""Run processes in a separate PID namespace, like those of a different container."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.support.checkout import ROOT
 
 _UNSHARE = ("unshare", "--pid", "--fork", "--kill-child")
-# The number that a process has in there must be nobody's out here, where /proc is from.
+# The number of the process in the namespace must be unused outside, because /proc shows the outside.
 _BEGIN = """
 import os, sys
 while os.path.exists(f"/proc/{os.getpid()}"):
@@ -36,8 +36,8 @@ def need_namespaces() -> None:
 
 @contextlib.contextmanager
 def in_another(script: str, *arguments: str | Path) -> Iterator[int]:
-    """Run a Python script in another PID namespace, and kill it when the block ends; gives its number in there. The
-    script calls `ready()`, which waits."""
+    """Run a Python script in a different PID namespace, and kill it when the block ends. Yields its number in there.
+    The script calls `ready()`, which waits."""
     ready = "\ndef ready():\n    print(os.getpid(), flush=True)\n    sys.stdin.read()\n"
     child = subprocess.Popen(
         [*_UNSHARE, sys.executable, "-c", _BEGIN + ready + script, *map(str, arguments)],
@@ -54,4 +54,4 @@ def in_another(script: str, *arguments: str | Path) -> Iterator[int]:
             yield int(said)
         finally:
             child.kill()
-            child.stdout.read()  # until none is left that could go on
+            child.stdout.read()  # until no process is left that could continue

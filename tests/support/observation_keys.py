@@ -1,9 +1,9 @@
-"""Record what every kind of gate makes the keys of its observations from, while fixed suites run on fixed programs.
+"""Record the ingredients of the observation keys of every kind of gate, while fixed suites run on fixed programs.
 
 `python -m tests.support.observation_keys` wrote `observation_keys_2.json` when the second scheme of keys was made. The
-file is never regenerated to make a test pass: its keys stand for the evidence that people have committed. A change that
-must change keys gets a scheme, and a file, of its own.
-The command adds the gates that the file lacks, and leaves the recorded ones as they are.
+file is never regenerated to make a test pass: its keys represent evidence that people have committed. A change that
+must change keys gets a new scheme and a new file. The command adds the gates that the file lacks, and leaves the
+recorded ones as they are.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def recorded(run: Run, directory: Path) -> Asked:
     programs = write_programs(directory / "newer", "newer")
     suite = next(one for one in read_suites(read_workspace(directory / "patchstack.yaml")) if one.name == run.suite)
     found: Asked = {}
-    # Nothing here outlives the run: waiting for the disk would take most of its time.
+    # Nothing here is kept after the run, and waiting for the disk would take most of the time.
     with mock.patch("os.fsync"), _runner(run, programs, directory) as runner, _listening() as heard:
         for gate, _ in run_suite(suite, runner):
             found[gate.name] = [one for at, one in enumerate(heard) if one not in heard[:at]]
@@ -80,7 +80,7 @@ def recorded(run: Run, directory: Path) -> Asked:
 
 @contextmanager
 def _runner(run: Run, programs: Path, directory: Path) -> Iterator[Runner]:
-    """Give the runner of the programs, without any observation from before."""
+    """Yield the runner of the programs, without any earlier observation."""
     engine = FixedEngine(isolated=run.image is not None)
     with Runner(
         engine,
@@ -95,7 +95,7 @@ def _runner(run: Run, programs: Path, directory: Path) -> Iterator[Runner]:
 
 @contextmanager
 def _listening() -> Iterator[list[dict[str, Any]]]:
-    """List the ingredients of every key that is made in this context, in whatever module."""
+    """Yield a list of the ingredients of every key that is made in this context, in any module."""
     heard: list[dict[str, Any]] = []
 
     def listening(ingredients: Ingredients) -> str:
@@ -119,7 +119,7 @@ def key_of(ingredients: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Add to the file the gates that it lacks."""
+    """Add the missing gates to the file."""
     document = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"runs": {}}
     for name, run in RUNS.items():
         with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""What several test files need and takes long to make: made once for all workers of a run."""
+"""Make slow resources of several test files only once for all workers of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.files.lock import locked
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return a directory that `make` has filled, whichever worker came first. Nobody may change what is in it."""
+    """Return a directory that `make` has filled in the first worker. Do not change its contents."""
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a directory below the run's
         root = root.parent

@@ -1,4 +1,4 @@
-"""git itself as the judge: the exact command our apply is compared with, in a repository of its own."""
+"""git itself as the judge: the exact command with which our apply is compared, in a separate repository."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STRICT = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", 
 
 
 def hermetic_environment(**extra: str) -> dict[str, str]:
-    """An environment in which git reads no configuration and no attributes but the repository's."""
+    """Return an environment in which git reads no configuration and no attributes but the repository's."""
     return {
         "PATH": os.environ["PATH"],
         "LC_ALL": "C",
@@ -24,12 +24,12 @@ def hermetic_environment(**extra: str) -> dict[str, str]:
 
 
 def objects_of(repository: Path) -> Path:
-    """The object directory of a repository, bare or with a work tree."""
+    """Return the object directory of a repository, bare or with a work tree."""
     return next(path for path in (repository / "objects", repository / ".git" / "objects") if path.is_dir())
 
 
 class Oracle:
-    """Applies patch files with `git apply --cached` and says which tree came out."""
+    """Applies patch files with `git apply --cached` and returns the tree."""
 
     def __init__(self, directory: Path, *alternates: Path) -> None:
         self.git_dir = directory / "oracle.git"
@@ -46,9 +46,9 @@ class Oracle:
         )
 
     def apply(self, tree: str, data: bytes) -> str | None:
-        """The tree after a patch file, or None where git does not take it."""
+        """Return the tree after a patch file, or None if git refuses it."""
         self.patch.write_bytes(data)
-        # A patch can make git abort, and then its lock stays behind.
+        # A patch can make git abort and leave its lock file.
         self._index.with_suffix(".index.lock").unlink(missing_ok=True)
         read = self.git("read-tree", tree, check=False)
         assert read.returncode == 0, read.stderr

@@ -1,4 +1,4 @@
-"""A llama-perplexity that prints what a real one printed, and what is drawn from that."""
+"""A fake llama-perplexity that prints the output of a real one, and the expected results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ cat $side.out; cat $side.err >&2; exit "$(cat $side.code)"
 
 
 class PerplexityTool:
-    """A llama-perplexity that prints what it is told to; its base has what the file `size` has."""
+    """A fake llama-perplexity with prepared output. Its base has the contents of the file `size`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -12,7 +12,7 @@ from patchstack.observe.runner import Runner
 
 
 def program(directory: Path, name: str, script: str) -> Path:
-    """A program of that name, written for sh."""
+    """Write a shell program of that name, and return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -21,7 +21,7 @@ def program(directory: Path, name: str, script: str) -> Path:
 
 
 def a_bench(directory: Path, root: Path, *, kind: str = "test/1", again: bool = False) -> Runner:
-    """A bench on this host for the programs of a directory; all it keeps is below `root`."""
+    """Return a bench on this host for the programs of a directory; all it keeps is below `root`."""
     engine = HostEngine(root / "engine")
     programs = Programs(directory=directory, platform=engine.about().platform)
     observations = Observations(root / "evidence", root / "outputs")

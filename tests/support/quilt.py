@@ -1,4 +1,4 @@
-"""quilt, GNU patch and dpkg-source as judges of what other people's tools make of a series."""
+"""Requirements for tests that compare with quilt, GNU patch and dpkg-source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the reference, to compare documents with that tests have printed."""
+"""Compare documents that tests have printed with the JSON Schemas of the reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _validator(schema: str) -> Any:
 
 
 def against_schema(document: Any) -> None:
-    """Raise `jsonschema.ValidationError` for a document that is not what its schema says, and `FileNotFoundError` for
-    one whose schema is not in the reference. What names no schema is not looked at."""
+    """Raise `jsonschema.ValidationError` for a document that does not match its schema, and `FileNotFoundError` if the
+    reference lacks its schema. Values without a schema are ignored."""
     if isinstance(document, dict) and isinstance(document.get("schema"), str):
         _validator(document["schema"]).validate(document)

@@ -21,24 +21,24 @@ Step = tuple[float, str | None]
 
 
 def event(document: Any) -> str:
-    """An event of a stream."""
+    """Return an event of a stream."""
     return f"data: {document if isinstance(document, str) else json.dumps(document)}\n\n"
 
 
 def text_event(text: str = "x", finish: str | None = None) -> str:
-    """A chunk of a completion."""
+    """Return a chunk of a completion."""
     about = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "scripted"}
     return event({**about, "choices": [{"index": 0, "text": text, "finish_reason": finish}]})
 
 
 def usage_event(tokens: int, prompt: str = "{prompt}") -> str:
-    """The numbers of a completion, in an event of its own."""
+    """Return the numbers of a completion, as a separate event."""
     told = event({"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": tokens}})
     return told.replace('"prompt_tokens": 0', f'"prompt_tokens": {prompt}')
 
 
 def stream(times: Sequence[float]) -> list[Step]:
-    """An answer of one token at each of these seconds, with its end beside the last one."""
+    """Return an answer of one token at each of these seconds, with its end at the time of the last one."""
     steps: list[Step] = [(at, text_event()) for at in times[:-1]]
     last = text_event() + text_event("", "length") + usage_event(len(times)) + event("[DONE]")
     return [*steps, (times[-1], last)]
@@ -46,7 +46,8 @@ def stream(times: Sequence[float]) -> list[Step]:
 
 @dataclasses.dataclass(slots=True)
 class Scripted:
-    """A server that runs. `writes` is, after its end, what it wrote when: by request, pairs of planned and real ns."""
+    """A running server. After its end, `writes` has the times of its writes: by request, pairs of planned and real
+    ns."""
 
     url: str
     writes: dict[int, list[list[int]]]
@@ -54,7 +55,7 @@ class Scripted:
 
 @contextmanager
 def scripted_server(directory: Path, answers: Sequence[Sequence[Step]], **script: Any) -> Iterator[Scripted]:
-    """Run the server in a process of its own until the end of the block."""
+    """Run the server in a separate process until the end of the block."""
     directory.mkdir(parents=True, exist_ok=True)
     told, record = directory / "script.json", directory / "writes.jsonl"
     told.write_text(json.dumps({"answers": answers, **script}), encoding="utf-8")
@@ -82,7 +83,7 @@ def scripted_server(directory: Path, answers: Sequence[Sequence[Step]], **script
 
 
 def a_plan(url: str, **changes: Any) -> Plan:
-    """A plan of four requests at once, each of eight prompt tokens."""
+    """Return a plan of four requests at once, each of eight prompt tokens."""
     plan = Plan(
         url=url,
         chat=False,
@@ -109,7 +110,7 @@ def a_plan(url: str, **changes: Any) -> Plan:
 
 
 def run_client(directory: Path, plan: Plan, *, key: str = "") -> dict[str, Any]:
-    """Run the client as it runs everywhere, as a zipapp in a process of its own, and return its record."""
+    """Run the client as in production, as a zipapp in a separate process, and return its record."""
     done = start_client(directory, plan, key=key)
     said, _ = done.communicate(timeout=600)
     assert done.returncode == 0, said.decode()
@@ -131,6 +132,6 @@ def start_client(directory: Path, plan: Plan, *, key: str = "") -> subprocess.Po
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """The record that a client left."""
+    """Return the record that a client left."""
     found: dict[str, Any] = json.loads(gzip.decompress((directory / "record.json.gz").read_bytes()))
     return found

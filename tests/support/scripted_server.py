@@ -1,4 +1,5 @@
-"""A server whose answers are scripts: what is written when. A process of its own; it records the time of every write.
+"""A server whose answers follow scripts of texts and times. It is a separate process, and records the time of every
+write.
 
 The script is a JSON file. `answers` are taken in turn by the requests for completions: each is a list of steps
 `[seconds, text]`, the seconds counted from the request's arrival. A step whose text is null ends the connection. Texts

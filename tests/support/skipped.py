@@ -1,7 +1,6 @@
-"""What tests were skipped for, and what would provide it: a summary at the end of each run.
-
-A run can also write down which tests passed, and a later run elsewhere leave those out: CI runs what a bare machine can
-run on a bare machine, and only the rest beside an engine and other tools.
+"""Summarize at the end of each run why tests were skipped, and how to provide what they need. A run can also record
+which tests passed, so that a run on another machine skips those. CI uses this: most tests run on a bare machine, and
+only the rest on one with an engine and other tools.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pytest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Something that tests need and a machine may lack. `told` is found in the reasons of skips. `ci` says that CI
+    """Something that tests need and a machine may lack. `told` is a pattern of skip reasons. `ci` is whether CI
     provides it, so that a skip there is a failure."""
 
     told: re.Pattern[str]
@@ -78,12 +77,12 @@ LACKS = (
 
 
 def lack_of(reason: str) -> Lack | None:
-    """What a test lacked, by the reason of its skip; None if the reason is not known."""
+    """Return what a test lacked, by the reason of its skip; None if the reason is unknown."""
     return next((lack for lack in LACKS if lack.told.search(reason)), None)
 
 
 def summary(reasons: Iterable[str]) -> list[str]:
-    """A line for each thing that was lacking: how many tests it cost, what it is, and how to get it; most first."""
+    """Return a line for each missing thing: how many tests it skipped, its name, and how to get it; most first."""
     counts = Counter(reasons)
     by_lack: Counter[tuple[str, str]] = Counter()
     for reason, count in counts.items():
@@ -94,7 +93,7 @@ def summary(reasons: Iterable[str]) -> list[str]:
 
 
 class Skips:
-    """The plugin: a skip that CI could have avoided fails there, and the end of a run says what was lacking."""
+    """The plugin: an avoidable skip fails in CI, and the end of a run lists what was missing."""
 
     def __init__(self, *, in_ci: bool, save: Path | None) -> None:
         self._in_ci = in_ci
@@ -122,7 +121,7 @@ class Skips:
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """The reason of a skip, in the words of the test."""
+    """Return the reason of a skip, in the words of the test."""
     said = report.longrepr
     text = str(said[2]) if isinstance(said, tuple) else str(said)
     return text.removeprefix("Skipped: ")
@@ -135,7 +134,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The workers of xdist run tests; only the process that started them sees all the reports.
+    # xdist's workers run the tests, and only the process that started them sees all reports.
     save = None if hasattr(config, "workerinput") else config.getoption("save_passed")
     config.pluginmanager.register(Skips(in_ci=bool(os.environ.get("PATCHSTACK_CI")), save=save), "skips")
 

@@ -1,4 +1,4 @@
-"""Programs that answer as nvidia-smi and docker do, for a PATH: what they print was printed by real ones."""
+"""Fake nvidia-smi and docker programs for PATH, which print the output of real ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smi:
-    """What an nvidia-smi answers to each query: text and exit code."""
+    """The answers of an nvidia-smi to each query: text and exit status."""
 
     gpus: str = ""
     old: str = ""
@@ -37,7 +37,7 @@ H200_BUSY = replace(
     reasons="0, 0x0000000000000004\n",
     apps="GPU-00000000-59dd-66bf-44bc-88d6a1a758dc, 499, 874, python3\n",
 )
-# A DGX Spark: no memory of its own, no power limit (fields as in public reports of driver 580.159.03).
+# A DGX Spark has no separate memory and no power limit (fields as in public reports of driver 580.159.03).
 GB10 = Smi(
     gpus="0, GPU-00000000-5853-1036-cbfc-b54eac6acda1, 580.159.03, [N/A], 12.1, [N/A], [N/A], NVIDIA GB10\n",
     listed="GPU 0: NVIDIA GB10 (UUID: GPU-00000000-5853-1036-cbfc-b54eac6acda1)\n",
@@ -77,7 +77,7 @@ NO_DEVICES = "No devices were found\n"
 
 
 def failing(text: str, code: int) -> Smi:
-    """One that answers everything with a complaint."""
+    """Return an nvidia-smi that answers every query with an error."""
     return Smi(gpus=text, old=text, listed=text, state=text, reasons=text, reasons_of_old=text, apps=text, code=code)
 
 
@@ -111,7 +111,7 @@ def program(directory: Path, name: str, script: str) -> dict[str, str]:
 
 
 def only(directory: Path, names: tuple[str, ...]) -> Mapping[str, str]:
-    """A PATH with these programs of this machine, and no others."""
+    """Return a PATH with these programs of this machine, and no others."""
     directory.mkdir(exist_ok=True)
     for name in names:
         found = next((p for root in ("/usr/bin", "/bin") if (p := Path(root, name)).exists()), None)

@@ -12,13 +12,13 @@ from patchstack.evidence.signing import NAMESPACE, Signers
 
 
 def need_ssh_keygen() -> None:
-    """Skip where ssh-keygen is not installed."""
+    """Skip if ssh-keygen is not installed."""
     if shutil.which("ssh-keygen") is None:
         pytest.skip("ssh-keygen is not installed here")
 
 
 def a_key(directory: Path, name: str) -> Path:
-    """A new private key without a passphrase; the public one is beside it."""
+    """Return a new private key without a passphrase; the public key is next to it."""
     need_ssh_keygen()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
@@ -32,6 +32,6 @@ def a_key(directory: Path, name: str) -> Path:
 
 
 def allowed(*keys: Path, options: str = f'namespaces="{NAMESPACE}"') -> Signers:
-    """The list of these keys, each by the name of its file at example.com."""
+    """Return the list of these keys, each by the name of its file at example.com."""
     lines = [f"{key.name}@example.com {options} {key.with_suffix('.pub').read_text()}" for key in keys]
     return Signers(content="".join(lines).encode(), where="the list")

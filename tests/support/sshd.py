@@ -1,4 +1,4 @@
-"""An sshd of our own on this machine, for engines behind ssh."""
+"""A test sshd on this machine, for engines that are reached by ssh."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ needs_sshd = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """An sshd of our own. `directory` has its keys, `bin` goes first on PATH: an `ssh` that reads our configuration, as
-    ssh takes the home directory from the password database and not from HOME."""
+    """A test sshd. `directory` has its keys. Put `bin` first on PATH: it has an `ssh` that reads our configuration,
+    because ssh takes the home directory from the password database and not from HOME."""
 
     directory: Path
     bin: Path
@@ -38,7 +38,7 @@ class Server:
     daemon: int
 
     def restrict(self, path: str) -> None:
-        """Give sessions another PATH."""
+        """Give sessions a different PATH."""
         config = self.directory / "sshd_config"
         lines = [line for line in config.read_text().splitlines() if not line.startswith("SetEnv")]
         config.write_text("\n".join([*lines, f"SetEnv PATH={path}", ""]))
@@ -52,7 +52,7 @@ class Server:
         return asked.returncode == 0
 
     def sessions(self) -> list[int]:
-        """The processes of sshd that serve somebody."""
+        """Return the sshd processes that serve a session."""
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
@@ -63,7 +63,8 @@ class Server:
 
 @contextlib.contextmanager
 def an_sshd(directory: Path) -> Iterator[Server]:
-    """Start one that knows us, and stop it again. Its keys and configuration lie in the directory."""
+    """Start an sshd that accepts our key, and stop it after the block. Its keys and configuration are in the
+    directory."""
     Path("/run/sshd").mkdir(exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -13,7 +13,7 @@ from tests.support.builders import Changes, Fork, a_fork, edit, numbered, run_gi
 
 @dataclass(slots=True)
 class Moved:
-    """A fork of some commits, exported, and an upstream that has moved on; `work` is where a sync works."""
+    """A fork of some commits, exported, and an upstream that has moved on; `work` is the directory of the sync."""
 
     root: Path
     fork: Fork
@@ -27,19 +27,19 @@ class Moved:
         return self.root / "patchstack.yaml"
 
     def upstream(self, subject: str, changes: Changes) -> str:
-        """One more commit of upstream's."""
+        """Add a commit to upstream, and return its id."""
         return self.fork.upstream.commit(subject, changes)
 
     def git(self, *args: str) -> str:
-        """What git prints in the sync's repository."""
+        """Return the output of git in the sync's repository."""
         return run_git(*args, cwd=self.work).stdout.decode().strip()
 
     def lines(self) -> list[str]:
-        """Subjects on the sync's branch above the newest upstream commit, oldest first."""
+        """Return the subjects on the sync's branch after the newest upstream commit, oldest first."""
         return self.git("log", "--reverse", "--format=%s", f"{self.fork.upstream.head()}..HEAD").splitlines()
 
     def files(self) -> dict[str, bytes]:
-        """The series: patches and lock."""
+        """Return the series: patches and lock."""
         return {path.name: path.read_bytes() for path in sorted(self.fork.series.iterdir())}
 
     def resolve(self, path: str, text: str) -> None:
@@ -55,7 +55,7 @@ def moved(
     steps: Iterable[tuple[str, Changes]] | None = None,
     extra: str = "",
 ) -> Moved:
-    """A fork that is exported, in a workspace; upstream has not moved yet."""
+    """Make an exported fork in a workspace, with an upstream that has not moved yet."""
     fork = a_fork(root, commits, steps)
     for path in fork.patches:
         path.unlink()
@@ -67,7 +67,7 @@ def moved(
 
 
 def settings_of(pin: str, ref: str) -> str:
-    """The workspace file."""
+    """Return the workspace file."""
     return (
         "# ours\nseries:\n  product:   # the one\n    patches: patches\n    upstream: upstream\n"
         f"    pin: {pin}  # June\n    fork: fork\n    fork_ref: {ref}\n"
@@ -75,7 +75,7 @@ def settings_of(pin: str, ref: str) -> str:
 
 
 def kernel(*changed: Mapping[int, str]) -> str:
-    """src/kernel.cu with some of its lines changed."""
+    """Return src/kernel.cu with some of its lines changed."""
     lines: dict[int, str] = {}
     for one in changed:
         lines.update(one)
@@ -83,10 +83,10 @@ def kernel(*changed: Mapping[int, str]) -> str:
 
 
 def of(*numbers: int) -> dict[int, str]:
-    """The lines that those commits of the fork change."""
+    """Return the lines that those commits of the fork change."""
     return {line: text for number in numbers for line, text in edit(number)[1].items()}
 
 
 def fates(document: Mapping[str, Any]) -> list[str]:
-    """What became of each patch: its change where it is on the branch, else its fate."""
+    """Return the result of each patch: its change if it is on the branch, else its fate."""
     return [patch["change"] or patch["fate"] for patch in document["patches"]]

@@ -1,4 +1,4 @@
-"""patchstack on a pseudo-terminal: what a person sees there."""
+"""Run patchstack on a pseudo-terminal, to test what a person sees."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from time import monotonic
 from tests.support.checkout import ROOT
 
 CLEARED = "\r\x1b[K"
-"""What ends one state of a line that changes."""
+"""The end of one state of a changing line."""
 
 
 def on_terminal(
     arguments: Sequence[str], cwd: Path, width: int = 80, *, code: int = 0, interrupt_at: str = "", **environment: str
 ) -> str:
-    """What `python -m patchstack` prints on a pseudo-terminal of this width; it must exit with this code.
-
-    Ctrl-C is typed when `interrupt_at` has been printed.
+    """Return the output of `python -m patchstack` on a pseudo-terminal of this width. It must exit with `code`. Ctrl-C
+    is sent when `interrupt_at` has been printed.
     """
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
@@ -49,7 +48,7 @@ def on_terminal(
             if interrupt_at and interrupt_at.encode() in seen:
                 interrupt_at = ""
                 done.send_signal(signal.SIGINT)
-    except OSError:  # Linux says EIO once nobody holds the other side
+    except OSError:  # Linux returns EIO when the other side is closed
         pass
     os.close(leader)
     assert done.wait(60) == code, seen
@@ -57,15 +56,15 @@ def on_terminal(
 
 
 def without_colour(text: str) -> str:
-    """The text without its colours."""
+    """Return the text without its colours."""
     return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
 def live_lines(told: str) -> list[str]:
-    """The states of the line that changed, in order, of what a terminal was told."""
+    """Return the states of the changing line, in order, from a terminal's output."""
     return [one for one in told.split(CLEARED)[1:] if one and "\n" not in one]
 
 
 def left_standing(told: str) -> list[str]:
-    """The lines that stay on the screen, without colours: what a cleared line had is gone."""
+    """Return the lines that stay on the screen, without colours and without cleared lines."""
     return without_colour(re.sub(r"[^\n]*\r\x1b\[K", "", told)).splitlines()

@@ -1,4 +1,4 @@
-"""Repositories made of many small texts at once, for asking git about each."""
+"""Make repositories of many small texts at once, to ask git about each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.oracle import hermetic_environment
 
 
 def repository_of_texts(directory: Path, texts: Iterable[tuple[str, bytes, str | None]]) -> Path:
-    """A bare repository with a branch for each text, its file `f`: name, text, parent branch."""
+    """Return a bare repository with a branch for each text, its file `f`: name, text, parent branch."""
     stream = b""
     for name, text, parent in texts:
         stream += b"commit refs/heads/%s\ncommitter A <a@example.com> 0 +0000\ndata 0\n" % name.encode()
@@ -25,7 +25,7 @@ def repository_of_texts(directory: Path, texts: Iterable[tuple[str, bytes, str |
 
 
 def merged_by_git(directory: Path, cases: list[tuple[bytes, bytes, bytes]]) -> list[tuple[bool, bytes]]:
-    """Whether git merges base, ours and theirs, and the text it gives. Sides are called by name and number."""
+    """Return whether git merges base, ours and theirs, and the text it gives. The sides have name and number."""
     texts: list[tuple[str, bytes, str | None]] = []
     for number, (base, ours, theirs) in enumerate(cases):
         texts.append((f"base{number}", base, None))

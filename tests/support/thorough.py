@@ -1,4 +1,4 @@
-"""How much tests try: a sample by default, all of it in `make thorough`."""
+"""How many cases tests try: a sample by default, all in `make thorough`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 THOROUGH = bool(os.environ.get("PATCHSTACK_THOROUGH"))
-"""Read once: tests themselves run without variables of this project."""
+"""Read once, because tests run without this project's variables."""
 
 
 def steps(count: int, *, every: int, also: Iterable[int] = ()) -> list[int]:

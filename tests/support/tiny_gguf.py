@@ -1,10 +1,11 @@
 """Tiny models that real llama.cpp loads and runs: random weights, a tokenizer of bytes, four architectures.
 
 The same arguments give the same bytes. The weights of a seed do not depend on their type, so an f16 model is the f32
-model rounded. Random weights are right for plumbing and for what must fail, and useless for thresholds.
+model rounded. Random weights suit tests of plumbing and of failures, but not of thresholds.
 
-What the loader asks of each architecture (keys, tensors and their shapes) is from llama.cpp's `src/llama-arch.cpp` and
-`src/models/`, as of June 2026. Needs the package `gguf`, which brings numpy: `need_gguf()` skips without it.
+The loader's requirements for each architecture (keys, tensors and their shapes) are from llama.cpp's
+`src/llama-arch.cpp` and `src/models/`, as of June 2026. Needs the package `gguf`, which brings numpy: `need_gguf()`
+skips without it.
 
     python -m tests.support.tiny_gguf ARCHITECTURE FILE [--seed N] [--weights f32|f16] [--chat]
 """
@@ -58,7 +59,7 @@ class Tensor:
 
 
 def need_gguf() -> None:
-    """Skip where models cannot be written."""
+    """Skip if models cannot be written."""
     if importlib.util.find_spec("gguf") is None:
         pytest.skip("no gguf package")
 
@@ -82,7 +83,7 @@ def write_model(
     generator = numpy.random.default_rng(seed)
     for tensor in tensors(architecture, layers):
         content = _content(numpy, generator, tensor)
-        if tensor.name == "output.weight":  # what is generated stays printable ASCII, as one byte of UTF-8 a token
+        if tensor.name == "output.weight":  # generated text stays printable ASCII, one byte of UTF-8 for each token
             content[[not 32 <= token < 127 for token in range(VOCABULARY)]] = 0
         half = weights == "f16" and not tensor.exact
         writer.add_tensor(tensor.name, content.astype(numpy.float16 if half else numpy.float32))
@@ -118,7 +119,8 @@ def _norm(name: str, width: int) -> Tensor:
 
 
 def _attention(block: str, *, gated: bool, normed: bool) -> Iterator[Tensor]:
-    """`gated`: as many values again, which gate what the heads give. `normed`: queries and keys are normalized."""
+    """Yield an attention layer. With `gated` the query has twice as many values, and the second half gates the heads'
+    output. With `normed` queries and keys are normalized."""
     yield Tensor(name=f"{block}.attn_q.weight", shape=(HEADS * HEAD * (2 if gated else 1), WIDTH), scale=2.0)
     yield Tensor(name=f"{block}.attn_k.weight", shape=(KV_HEADS * HEAD, WIDTH), scale=2.0)
     yield Tensor(name=f"{block}.attn_v.weight", shape=(KV_HEADS * HEAD, WIDTH))
@@ -129,7 +131,7 @@ def _attention(block: str, *, gated: bool, normed: bool) -> Iterator[Tensor]:
 
 
 def _recurrent(block: str) -> Iterator[Tensor]:
-    """A gated delta-rule layer."""
+    """Yield a gated delta-rule layer."""
     values = VALUE_HEADS * STATE
     mixed = values + 2 * KEY_HEADS * STATE
     yield Tensor(name=f"{block}.attn_qkv.weight", shape=(mixed, WIDTH))
@@ -150,7 +152,7 @@ def _feed_forward(block: str, suffix: str, hidden: int) -> Iterator[Tensor]:
 
 
 def _experts(block: str, *, shared: bool) -> Iterator[Tensor]:
-    """A router and its experts; `shared`: and one that every token goes through, with a gate of its own."""
+    """Yield a router and its experts; with `shared` also one that every token uses, with its own gate."""
     yield Tensor(name=f"{block}.ffn_gate_inp.weight", shape=(EXPERTS, WIDTH), exact=True)
     yield Tensor(name=f"{block}.ffn_gate_exps.weight", shape=(EXPERTS, EXPERT_HIDDEN, WIDTH), scale=2.0)
     yield Tensor(name=f"{block}.ffn_up_exps.weight", shape=(EXPERTS, EXPERT_HIDDEN, WIDTH))
@@ -206,7 +208,7 @@ def _describe(writer: Any, architecture: Architecture, layers: int) -> None:
 
 
 def add_tokenizer(writer: Any, kinds: Any, chat: bool) -> None:
-    """GPT-2's way to write bytes, one token each, and no text made longer by a merge but " t"."""
+    """Add a tokenizer with GPT-2's bytes, one token each. The only merge is " t"."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]  # GPT-2 writes them as the characters from 256 on
     letter = {**{byte: chr(byte) for byte in printable}, **{byte: chr(256 + i) for i, byte in enumerate(others)}}
@@ -227,7 +229,7 @@ def add_tokenizer(writer: Any, kinds: Any, chat: bool) -> None:
 
 
 def main() -> None:
-    """Write one from the command line."""
+    """Write a model from the command line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("architecture", choices=ARCHITECTURES)
     parser.add_argument("file", type=Path)

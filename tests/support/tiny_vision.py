@@ -1,4 +1,4 @@
-"""A tiny vision encoder that a real llama-server loads beside a tiny model: a LLaVA projector over one layer.
+"""A tiny vision encoder that a real llama-server loads with a tiny model: a LLaVA projector over one layer.
 
 Random weights. It turns any image into the same number of tokens, or more for one that is cut into tiles. Keys and
 tensors are from llama.cpp's `tools/mtmd/clip.cpp` and `tools/mtmd/models/llava.cpp` at the pin.
@@ -20,7 +20,7 @@ IMAGE_TOKENS = (IMAGE // PATCH) ** 2
 
 
 def write_vision_model(path: Path, *, seed: int = 1) -> Path:
-    """Write the file for `--mmproj`, for the models of `tiny_gguf`; gives its path."""
+    """Write the file for `--mmproj`, for the models of `tiny_gguf`, and return its path."""
     gguf: Any = importlib.import_module("gguf")
     numpy: Any = importlib.import_module("numpy")
     writer = gguf.GGUFWriter(str(path), "clip")
@@ -34,7 +34,7 @@ def write_vision_model(path: Path, *, seed: int = 1) -> Path:
         "patch_size": PATCH,
         "embedding_length": WIDTH,
         "feed_forward_length": HIDDEN,
-        "block_count": 2,  # the last one is left out by this projector
+        "block_count": 2,  # this projector omits the last one
         "projection_dim": tiny_gguf.WIDTH,
         "attention.head_count": HEADS,
     }

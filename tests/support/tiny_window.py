@@ -1,4 +1,4 @@
-"""A tiny model whose layers have a window but for every fourth, with a tokenizer and a chat template: `olmo2`.
+"""A tiny `olmo2` model with a window in all layers except every fourth, with a tokenizer and a chat template.
 
 Random weights, the vocabulary of `tiny_gguf`. Keys and tensors are from llama.cpp's `src/models/olmo2.cpp` at the pin.
 """
@@ -18,7 +18,7 @@ _HEAD = WIDTH // HEADS
 
 
 def write_window_model(path: Path, *, window: int = WINDOW, seed: int = 1) -> Path:
-    """Write the model; gives its path."""
+    """Write the model, and return its path."""
     gguf: Any = importlib.import_module("gguf")
     numpy: Any = importlib.import_module("numpy")
     writer = gguf.GGUFWriter(str(path), "olmo2")
@@ -40,7 +40,7 @@ def write_window_model(path: Path, *, window: int = WINDOW, seed: int = 1) -> Pa
             writer.add_tensor(name, numpy.ones(shape, dtype=numpy.float32))
             continue
         content = generator.normal(0, 2 * shape[-1] ** -0.5, shape)
-        if name == "output.weight":  # what is generated stays printable ASCII
+        if name == "output.weight":  # generated text stays printable ASCII
             content[[not 32 <= token < 127 for token in range(tiny_gguf.VOCABULARY)]] = 0
         writer.add_tensor(name, content.astype(numpy.float16))
     writer.write_header_to_file()
@@ -51,7 +51,7 @@ def write_window_model(path: Path, *, window: int = WINDOW, seed: int = 1) -> Pa
 
 
 def _tensors() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes, the length of a row last."""
+    """Yield names and shapes, with the length of a row last."""
     yield "token_embd.weight", (tiny_gguf.VOCABULARY, WIDTH)
     yield "output_norm.weight", (WIDTH,)
     yield "output.weight", (tiny_gguf.VOCABULARY, WIDTH)

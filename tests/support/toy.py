@@ -75,14 +75,14 @@ _Static_assert(TOY_ROWS == 4 || TOY_ROWS == 8, "TOY_ROWS must be 4 or 8");
 
 @dataclass(slots=True)
 class Toy:
-    """The project's fork, in a workspace; `engine` is what `--engine` says."""
+    """The project's fork in a workspace; `engine` is the value for `--engine`."""
 
     root: Path
     fork: Fork
     engine: str
 
     def build(self, *options: str, check: bool = False, **environment: str) -> Built:
-        """Run `patchstack build` as a process of its own."""
+        """Run `patchstack build` in a separate process."""
         child = self.start(*options, **environment)
         stdout, stderr = child.communicate(timeout=120)
         assert "Traceback" not in stderr, stderr
@@ -91,7 +91,7 @@ class Toy:
         return built
 
     def start(self, *options: str, **environment: str) -> subprocess.Popen[str]:
-        """Start `patchstack build` and go on."""
+        """Start `patchstack build` in the background."""
         return subprocess.Popen(
             [sys.executable, "-m", "patchstack", "build", "--engine", self.engine, *options],
             cwd=self.root,
@@ -103,14 +103,14 @@ class Toy:
         )
 
     def commit(self, subject: str, changes: Mapping[str, Content]) -> None:
-        """One more commit of the fork, exported."""
+        """Add a commit to the fork, and export it."""
         self.fork.commits.append(self.fork.repo.commit(subject, changes))
         self.fork.export()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """What a run of `patchstack build` gave."""
+    """The result of a run of `patchstack build`."""
 
     code: int
     stdout: str
@@ -129,7 +129,7 @@ class Built:
 
 
 def a_toy(directory: Path, engine: str, files: Mapping[str, Content] | None = None) -> Toy:
-    """The project with a fork of two commits: a new header with a knob that asserts, and its use."""
+    """Return the project with a fork of two commits: a new header with a knob that asserts, and its use."""
     upstream, pin = an_upstream(directory, {**FILES, **(files or {})})
     run_git("clone", "-q", "--template=", "--no-checkout", upstream.path, directory / "fork", cwd=directory)
     fork = Fork(
@@ -152,18 +152,18 @@ def a_toy(directory: Path, engine: str, files: Mapping[str, Content] | None = No
 
 
 def variants_built(cache: Path) -> list[dict[str, str]]:
-    """The variant of every build that is kept, and where it came from; sorted by the latter."""
+    """Return the variant of every stored build with its source, sorted by source."""
     records = [json.loads(path.read_text()) for path in cache.glob("builds/*/build.json")]
     return sorted((record["options"]["variant"] for record in records), key=lambda variant: str(variant["from"]))
 
 
 def need_host_tools() -> None:
-    """Skip where this machine cannot build the project: what patchstack needs, and a C compiler."""
+    """Skip if this machine lacks patchstack's build tools or a C compiler."""
     _need("c++", "cmake", "ninja", "cc")
 
 
 def need_ccache(engine: str = "host") -> None:
-    """Skip where builds on that engine have no ccache. The image of the tests has it."""
+    """Skip if builds on that engine have no ccache. The image of the tests has it."""
     if engine == "host":
         _need("ccache")
 
@@ -174,10 +174,10 @@ def _need(*tools: str) -> None:
 
 
 def path_without(directory: Path, *absent: str) -> str:
-    """A PATH with every program that there is here, but for some. `directory` is made."""
+    """Return a PATH with all programs of this machine except some. `directory` is created."""
     directory.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):
-        with contextlib.suppress(OSError):  # a place that does not exist, or is not for us
+        with contextlib.suppress(OSError):  # a directory that does not exist, or is not readable
             for program in os.listdir(place):
                 if program not in absent and not os.path.lexists(directory / program):
                     (directory / program).symlink_to(Path(place, program))
@@ -185,7 +185,7 @@ def path_without(directory: Path, *absent: str) -> str:
 
 
 def need_docker() -> None:
-    """Skip where no Docker engine with the test image answers."""
+    """Skip if no Docker engine with the test image answers."""
     pytest.importorskip("docker", reason="no docker package")
     place = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if why := no_engine(place.removeprefix("unix://"), IMAGE):
@@ -193,13 +193,13 @@ def need_docker() -> None:
 
 
 def docker_says(*arguments: str) -> list[str]:
-    """The lines that the docker command prints."""
+    """Return the lines that the docker command prints."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> bool:
-    """Whether a condition came true in time."""
+    """Return whether a condition came true in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -209,5 +209,5 @@ def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> bool:
 
 
 def interrupt(child: subprocess.Popen[str]) -> None:
-    """Ctrl-C."""
+    """Send Ctrl-C."""
     child.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Lines of the notebook and of this series' traces, and generated logs with what an oracle counts in them."""
+"""Lines of the notebook and of this series' traces, and generated logs with the counts of an oracle."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ACCEPTANCE_62 = (
 
 
 def read(*lines: str | bytes, blocks: int = 0) -> Reading:
-    """The reading of lines, each with its end; `blocks`: fed in pieces of so many bytes."""
+    """Read lines, each with its end. With `blocks` they are fed in pieces of that many bytes."""
     whole = b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
     return read_bytes(whole, blocks=blocks)
 
 
 def read_bytes(log: bytes, *, blocks: int = 0) -> Reading:
-    """The reading of a log."""
+    """Return the reading of a log."""
     reader = Reader()
     for start in range(0, len(log), blocks or max(len(log), 1)):
         reader.feed(log[start : start + (blocks or len(log))])
@@ -55,7 +55,7 @@ MMID_ROUTES = ("mmvq", "mmvf", "mmq", "mmf", "host_sync", "mmvq_fused", "mmvf_fu
 
 
 def power_bucket(value: int) -> str:
-    """The bucket of ggml-trace.cpp, told slowly."""
+    """Return the bucket of ggml-trace.cpp, by a simple and slow method."""
     if value < 2:
         return str(value)
     low = 1
@@ -77,7 +77,7 @@ class Process:
 
 
 def process(chosen: random.Random, *, limit: int | None = None, killed: bool = False) -> Process:
-    """A process: graphs of some layers for changing numbers of tokens, with the routes that they would take."""
+    """Return a process: graphs of some layers for changing numbers of tokens, with their expected routes."""
     layers, types = chosen.randint(1, 6), chosen.sample(["nvfp4", "q4_0", "f16", "40", "2"], 2)
     calls = []
     for _ in range(chosen.randint(1, 12)):
@@ -107,7 +107,7 @@ _NAMES = {"40": "nvfp4", "2": "q4_0"}
 
 
 def oracle(lines: list[str]) -> Counter[tuple[str, str, int, str]]:
-    """Calls by route, type, tokens and folded weight: each line taken apart by hand, none remembered."""
+    """Count calls by route, type, tokens and folded weight: each line is parsed separately, without a cache."""
     counts: Counter[tuple[str, str, int, str]] = Counter()
     for line in lines:
         if not line.startswith("trace_moe_mmid_route "):

@@ -1,4 +1,4 @@
-"""A git server of our own on this machine whose connection breaks off in the middle."""
+"""A test git server on this machine whose connections break in the middle."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.builders import run_git
 
 DAEMON = Path(run_git("--exec-path", cwd=Path("/")).stdout.decode().strip()) / "git-daemon"
 needs_daemon = pytest.mark.skipif(not DAEMON.is_file(), reason="git daemon is not installed")
-_PIECE = 64  # bytes passed on at a time, so that it can break off anywhere
+_PIECE = 64  # bytes forwarded at a time, so that a connection can break anywhere
 
 
 class Server:
-    """Serves the repositories below a directory with `git daemon`. When `left` bytes have gone out, every connection
-    breaks off, and new ones end at once; None: it holds. `sent` counts what has gone out."""
+    """Serves the repositories below a directory with `git daemon`. When `left` bytes have been sent, every connection
+    breaks, and new ones end at once; None means never. `sent` counts the sent bytes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -35,7 +35,7 @@ class Server:
         return f"git://127.0.0.1:{self._listening.getsockname()[1]}/{name}"
 
     def serve(self) -> None:
-        """Take connections until it is closed."""
+        """Accept connections until it is closed."""
         while True:
             try:
                 connection, _ = self._listening.accept()
@@ -44,7 +44,7 @@ class Server:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def close(self) -> None:
-        # Closing alone does not wake a thread that waits in accept.
+        # Closing the socket does not wake a thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -85,7 +85,7 @@ def _pass_on(connection: socket.socket, to: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def serving(root: Path) -> Iterator[Server]:
-    """A server for the repositories below a directory."""
+    """Start a server for the repositories below a directory."""
     server = Server(root)
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()

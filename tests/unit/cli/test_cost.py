@@ -144,7 +144,7 @@ def test_a_range_of_no_input_names_the_inputs(run_cli: RunCli, model: str) -> No
     assert "hint: INPUT=LOW..HIGH with an input of context, slots" in ran.stderr
     ran = run_cli("cost", "prefill", model, "--machine", "gb10", "--vary", "prompt=1..2")
     assert ran.code == 3
-    assert "nobody gave the machine's peak for fp16, fp32, int8" in ran.stderr
+    assert "the machine file has no peak for fp16, fp32, int8" in ran.stderr
 
 
 def test_a_step_with_a_draft_model_says_what_it_takes_for_granted(run_cli: RunCli, model: str) -> None:

@@ -120,7 +120,7 @@ def test_rollback_alone(
         (("tokens", "--expect", ""), "--expect '' is neither token ids nor their SHA-256"),
         (("tokens", "--expect-file", "nowhere"), "nowhere cannot be read: No such file or directory"),
         (("tokens", "--expect", "1,2,3,4,5"), "--tokens: 4 are asked for, and the reference has 5"),
-        (("tokens", "--margin", "1"), "--margin: 1 is no difference in probability"),
+        (("tokens", "--margin", "1"), "--margin: 1 is not a difference in probability"),
         (("tokens", "--arg=-np", "--arg=4"), "--arg: -np is the gate's own"),
         (("tokens", "--switch", "SWITCH"), "--switch SWITCH: written as NAME=VALUE"),
         (("rollback", "--check", "all"), "--check: 'all' is none of program, speculative, reuse"),

@@ -90,7 +90,7 @@ def test_canary_looks_at_what_was_fetched_last_if_it_is_asked_to(fork: Fork, run
     ran = run_cli(*CANARY)
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr.endswith(
-        f"\n\nhint: check the URL, the name and the network; or take what was fetched last: --offline; or {CLONE}\n"
+        f"\n\nhint: check the URL, the name and the network; or use what was fetched last: --offline; or {CLONE}\n"
     )
     assert run_cli(*CANARY, "--offline").code == 0
 

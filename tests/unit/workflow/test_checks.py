@@ -80,7 +80,7 @@ def test_sites_are_recorded_with_date_and_reason_and_nothing_else_changes(
     [
         (["--record", "places"], "--record needs --why"),
         (["--why", "x"], "--why is for --record"),
-        (["--record", "none", "--why", "x"], "there is no check none in mine"),
+        (["--record", "none", "--why", "x"], "no check none in mine"),
         (["--record", "hook", "--why", "x"], "hook is a check of kind present, and records nothing"),
     ],
 )

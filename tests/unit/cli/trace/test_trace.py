@@ -83,7 +83,7 @@ def test_an_expectation_is_an_exit_code(run_cli: RunCli, log: Path, expect: str,
 def test_an_expectation_that_cannot_be_read_is_said_before_the_log_is(run_cli: RunCli) -> None:
     done = run_cli("trace", "read", "none.log", "--expect", "mmq")
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: 'mmq' is no expectation: 'mmq' is not key=value\n\nhint: for example")
+    assert done.stderr.startswith("error: 'mmq' is not an expectation: 'mmq' is not key=value\n\nhint: for example")
 
 
 def test_figures_that_contradict_say_so_where_they_are_and_in_the_exit_code(run_cli: RunCli, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_compare_counts_what_a_switch_changes(run_cli: RunCli, log: Path, tmp_pa
     done = run_cli("trace", "compare", log, force)
     assert done.code == 0
     assert "moe_mmid_route  mmq q4_0               363  267  -96    less    35.6 G  33.2 G" in done.stdout
-    assert "CUDA graphs were replayed 16 times in A, 24 in B: what is replayed leaves no records" in done.stdout
+    assert "CUDA graphs were replayed 16 times in A, 24 in B: a replayed graph leaves no records" in done.stdout
     document = msgspec.json.decode(
         run_cli("trace", "compare", "--json", log, force).stdout, type=TraceComparisonDocument
     )

@@ -34,7 +34,7 @@ OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"
         ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
         ((TranscriptState(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of nothing"),
         ((TranscriptState(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of nothing"),
-        ((TranscriptState(expect="12"),), "is no digest"),
+        ((TranscriptState(expect="12"),), "is not a digest"),
         ((TranscriptState(expect=md5_of(TEXT), transcript=b"other"),), "is not the one of the digest expected"),
     ],
 )

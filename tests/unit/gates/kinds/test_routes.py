@@ -140,7 +140,7 @@ def test_an_entry_is_read_as_it_is_documented(tmp_path: Path) -> None:
     [
         ("on: {S: 1}\n", "expect is missing: what the traces must show with the switch on"),
         ("on: {S: 1}\nexpect: []\n", "expect is missing"),
-        ("on: {S: 1}\nexpect: [mmq]\n", "expect: 'mmq' is no expectation: 'mmq' is not key=value"),
+        ("on: {S: 1}\nexpect: [mmq]\n", "expect: 'mmq' is not an expectation: 'mmq' is not key=value"),
         ("on: {S: 1}\noff: {S: 1}\nexpect: [route=mmq]\n", "nothing is switched"),
         ("on: {S: 1}\nexpect: [route=mmq]\nexpected: 1\n", "expected: unknown key"),
     ],

@@ -95,7 +95,7 @@ def test_where_all_between_was_skipped_none_is_named(fork: Fork, run_cli: RunCli
     ran = run_cli("bisect", *fork.sources, "--run", f"sh -c '{script}'")
     assert ran.code == 4
     lines = ran.stdout.splitlines()
-    assert lines[0] == "it cannot be told which is the first bad one (7 of 9 tried): all between were skipped. One of:"
+    assert lines[0] == "the first bad one is unknown (7 of 9 tried): all between were skipped. It is one of:"
     assert [line.split()[0] for line in lines[1:]] == ["0003", "0004", "0005", "0006"]
 
 

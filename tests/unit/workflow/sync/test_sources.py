@@ -200,7 +200,7 @@ def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack
     told = refused(patchstack, capsys, 2, "--to", "main", "--worktree", "new", "--branch", "product")
     assert "error: the fork ./fork has a branch product already\n\nhint: name another: --branch NAME" in told
     told = refused(patchstack, capsys, 2, "--to", "main", "--branch", "no..name")
-    assert "error: 'no..name' is no name for a branch" in told
+    assert "error: 'no..name' is not a valid branch name" in told
     assert (found.work / "mine").read_text() == "mine\n"
 
 
@@ -223,7 +223,7 @@ def test_options_that_do_not_go_together_are_refused(
 def test_a_bad_policy_is_named_by_its_line(tmp_path: Path, patchstack: Patchstack, capsys: Printed) -> None:
     moved(tmp_path, lambda *args: 0, 1, extra='    sync: {require: ["\'", [], {a: b}, 3], pin: x}\n')
     told = refused(patchstack, capsys, 2, "--to", "main")
-    for text in ("No closing quotation", "a list is no command", "a mapping is no command", "3 is no command"):
+    for text in ("No closing quotation", "a list is not a command", "a mapping is not a command", "3 is not a command"):
         assert text in told, told
     assert "sync.pin: unknown key" in told
 
