@@ -3,8 +3,8 @@
 `python -m benchmarks.ab_real BIN MODEL OUT` runs `llama-batched-bench` of BIN with a small model, while two loops keep
 the machine busy: 20 comparisons of a switch that does nothing, and 10 of a side that wastes 3 of 10 parts of its CPU
 time. At most 16 pairs each. A run must take longer than a few time slices, so a model of many tiny layers is best:
-`python -m tests.support.tiny_gguf llama MODEL --layers 160`. OUT has a file for each comparison; one that is there is
-not run again, and a comparison that was ended goes on where it was. Exits with 1 unless no A/A is kept, no slowed side
+`python -m tests.support.tiny_gguf llama MODEL --layers 160`. OUT has a file for each comparison; a finished one is
+not run again, and an interrupted one is continued. Exits with 1 unless no A/A is kept, no slowed side
 is kept, and half of these are rejected.
 """
 
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NOTHING = "GGML_NO_BACKTRACE=1"
-"""A switch that the programs know, and that does nothing unless they crash."""
+"""A switch that the programs know, and that has no effect unless they crash."""
 ONE_THREAD = "LLAMA_ARG_THREADS=1"
 """Threads of the program wait for each other in a loop: beside two loops on two cores they wait for time slices."""
 WORKLOAD = ("-w", "batched", "--set", "npp=16", "--set", "ntg=32", "--set", "npl=4", "--set", "primary=decode *")

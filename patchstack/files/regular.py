@@ -25,7 +25,7 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def same_content(one: Path, other: Path) -> bool:
-    """Whether two paths are regular files of the same bytes, and no links."""
+    """Return whether two paths are regular files, not links, with the same bytes."""
     try:
         if one.is_symlink() or other.is_symlink() or one.stat().st_size != other.lstat().st_size:
             return False

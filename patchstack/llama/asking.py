@@ -1,4 +1,4 @@
-"""The client beside a server, with requests to ask one after the other."""
+"""Run the client next to a server, to send requests one after the other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ _GRACE = 1.0
 
 
 def asked(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
-    """Return the run of a server that is asked these; without requests, the invocation as it is.
-
-    Half of its seconds are for the server to be ready, as many for each answer.
+    """Return the run of a server that gets these requests; without requests, the invocation unchanged. Half of its
+    seconds are the limit until the server is ready, and also the limit of each answer.
     """
     if not requests:
         return invocation
@@ -28,7 +27,7 @@ def asked(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
         most=invocation.output,
         requests=tuple((one.path, dict(one.body) if one.body is not None else None) for one in requests),
     )
-    # The address takes the place of every `{address}` in such a file: here it must be the first alone.
+    # The address replaces every `{address}` in such a file, but only the first may be replaced here.
     before, mark, after = questions.text().partition("{address}")
     text = before + mark + after.replace("{address}", r"\u007baddress}")
     beside = Beside(

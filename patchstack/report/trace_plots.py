@@ -23,7 +23,7 @@ def prepare(directory: Path) -> None:
     """Raise `MissingError` if the package that draws is missing, and `UsageError` if the path cannot be a directory."""
     require_plots()
     if directory.exists() and not directory.is_dir():
-        raise BadPath(f"{directory} is not a directory", hint="--plots names the directory that the plots go to")
+        raise BadPath(f"{directory} is not a directory", hint="--plots names the directory for the plots")
 
 
 def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:

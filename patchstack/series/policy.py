@@ -31,7 +31,7 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
     """
     if source.endswith(_FILES):
         if not Path(source).is_file():
-            raise NotFetchable(f"there is no policy at {source}", hint="name a workspace file, or a commit")
+            raise NotFetchable(f"no policy file at {source}", hint="name a workspace file, or a commit")
         found = governed(head, Path(source), source)
         _refuse_brought(found)
         yield found
@@ -50,8 +50,8 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
 
 
 def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
-    """Write the workspace file of a commit, and the files that it names, into a directory; gives the file, the commit's
-    id, and where the top of the repository is below the directory."""
+    """Write the workspace file of a commit, and the files that it names, into a directory. Return the file, the
+    commit's id, and the directory that represents the repository's root."""
     below = head.parent.resolve()
     root = _repository(below)
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -66,13 +66,13 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
     content = _contents(root, commit, [name]).get(name)
     if content is None:
         raise NotFetchable(
-            f"{ref} has no {name}, so nothing says what to hold this change to",
-            hint="a maintainer adds the workspace on the base branch, in a change of its own",
+            f"{ref} has no {name}, so there is no policy for this change",
+            hint="a maintainer must add the workspace to the base branch in a separate change",
         )
     flat = directory / head.name
     flat.write_bytes(content)
     names = sorted(name for name in set(named_files(flat)) if not name.startswith("/"))
-    # However many steps a name goes up, it stays in this directory of ours: nobody else can have put a file there.
+    # However many steps a name goes up, it stays in this directory, to which nobody else can add files.
     up = max((PurePosixPath(name).parts.count("..") for name in names), default=0)
     top = directory.joinpath("top", *["below"] * up)
     policy = top / prefix / head.name
@@ -86,12 +86,12 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
 
 
 def _repository(directory: Path) -> Path:
-    """The directory of the repository that a directory is in; itself if it is in none."""
+    """Return the root of the repository that contains a directory; the directory itself if none does."""
     return next((one for one in (directory, *directory.parents) if (one / ".git").exists()), directory)
 
 
 def _refuse_brought(workspace: Workspace) -> None:
-    """Raise `ConfigError` for a fork or upstream that the change itself brings: as files of a repository, a link, or a
+    """Raise `ConfigError` for a fork or upstream that the change itself adds: as files of a repository, a link, or a
     submodule of the checkout."""
     root = _repository(workspace.root.resolve())
     if not (root / ".git").exists():
@@ -110,8 +110,8 @@ def _refuse_brought(workspace: Workspace) -> None:
 
 
 def _brought(root: Path, place: str) -> str:
-    """How the checkout at `root` brings a repository at a path; empty if it does not."""
-    # What is above the checkout is not the change's: links there are followed.
+    """Return how the checkout at `root` contains a repository at a path; empty if it does not."""
+    # Directories above the checkout are not part of the change: links there are followed.
     path = os.path.normpath(os.path.join(os.path.realpath(os.curdir), place))
     within = os.path.relpath(path, root)
     steps = PurePosixPath(within)
@@ -129,7 +129,7 @@ def _brought(root: Path, place: str) -> str:
 
 
 def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]:
-    """The contents of those paths of a commit that are regular files. Links are none."""
+    """Return the contents of those paths of a commit that are regular files. Links do not count."""
     found = {}
     for start in range(0, len(paths), _AT_ONCE):
         some = paths[start : start + _AT_ONCE]
@@ -145,10 +145,10 @@ def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]
 
 
 def _changed_files(policy: Path, top: Path, root: Path) -> Iterator[str]:
-    """The files that the policy names and that are different in the checkout; the workspace file is at `root`."""
+    """Yield the files named by the policy that differ in the checkout; the workspace file is at `root`."""
     for path in sorted(top.rglob("*")):
         if path == policy or not path.is_file():
             continue
         name = os.path.relpath(path, policy.parent)
         if not same_content(path, root / name):
-            yield f"{name}: changed or taken out"
+            yield f"{name}: changed or removed"

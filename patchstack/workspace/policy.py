@@ -18,19 +18,18 @@ from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})
-"""The keys of a series that are work. All others, and all beside the series, are policy."""
+"""The keys of a series that are work. All others, and all keys outside of series, are policy."""
 _KEPT_HERE = ("ledger", "evidence", ".patchstack")
-"""What commands read and write beside the workspace file."""
+"""Paths next to the workspace file that commands read and write."""
 _NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})
 _LONGEST = 120
 _MOST_TOLD = 10
 
 
 def governed(head: Path, policy: Path, origin: str) -> Workspace:
-    """Return the workspace at `head` with the words of the file `policy`, which comes from `origin`, and its own pins.
-
-    Files that the words name are taken from beside `policy`; patches, lock, ledger and evidence from beside `head`.
-    Raises `ConfigError` for a file that cannot be used, and for one of these that lies outside the workspace.
+    """Return the workspace at `head` with the settings of the file `policy`, which comes from `origin`, and its own
+    pins. Files named in the settings are taken from `policy`'s directory; patches, lock, ledger and evidence from that
+    of `head`. Raises `ConfigError` for a file that cannot be used, and for one of these that is outside the workspace.
     """
     refuse_outside(head, head.parent, "the words of the change")
     for name in _KEPT_HERE:
@@ -46,27 +45,27 @@ def governed(head: Path, policy: Path, origin: str) -> Workspace:
 
 
 def refuse_outside(path: Path, root: Path, what: str) -> None:
-    """Raise `ConfigError` for a path that lies outside of a directory, or in its `.git`, once links are followed; also
-    for links at any depth below the path that lead there, and for loops."""
+    """Raise `ConfigError` if a path, with links followed, is outside of a directory or in its `.git`; also for links at
+    any depth below the path that lead there, and for loops."""
     outside = [path] if leads_out(path, root) else list(_links_out(path, root))
     if outside:
         raise WorkspaceUnusable(
             f"{what} are not inside the workspace",
             problems=[f"{one} leads to {os.path.realpath(one)}" for one in outside[:_MOST_TOLD]],
-            hint="what a change brings must be in the directory of patchstack.yaml",
+            hint="files of a change must be in the directory of patchstack.yaml",
         )
 
 
 def leads_out(path: Path, root: Path) -> bool:
-    """Whether a path lies outside of a directory, or in its `.git`, once links are followed. The configuration of a
-    checkout may hold a token."""
+    """Return whether a path, with links followed, is outside of a directory or in its `.git`. The configuration
+    of a checkout may hold a token."""
     inside, within = os.path.realpath(root), os.path.realpath(path)
     below = Path(os.path.relpath(within, inside)).parts
     return below[:1] == (os.pardir,) or ".git" in map(str.lower, below) or os.path.islink(within)
 
 
 def _links_out(path: Path, root: Path) -> Iterator[Path]:
-    """The links below a directory that lead out, none followed."""
+    """Yield the links below a directory that lead out, without following any."""
     for parent, directories, files in os.walk(path):
         for name in sorted((*directories, *files)):
             one = Path(parent, name)

@@ -95,7 +95,7 @@ def write_model(
 
 
 def tensors(architecture: Architecture, layers: int = LAYERS) -> Iterator[Tensor]:
-    """What a model of the architecture is made of, in the order of the file."""
+    """Yield the tensors of a model of the architecture, in the order of the file."""
     yield Tensor(name="token_embd.weight", shape=(VOCABULARY, WIDTH), scale=WIDTH**0.5)
     yield _norm("output_norm", WIDTH)
     yield Tensor(name="output.weight", shape=(VOCABULARY, WIDTH), scale=5.0)
@@ -177,7 +177,7 @@ def _is_hybrid(architecture: Architecture) -> bool:
 
 
 def _describe(writer: Any, architecture: Architecture, layers: int) -> None:
-    """The keys that say what the model is."""
+    """Write the keys that describe the model."""
     writer.add_name(f"tiny {architecture}")
     writer.add_context_length(CONTEXT)
     writer.add_vocab_size(VOCABULARY)

@@ -140,9 +140,9 @@ def read_answer(
     wire: AnswerReader | None = None,
     parts: Sequence[tuple[int, bytes]] = (),
 ) -> Answer:
-    """Read what came on a connection: pieces with their times, in ns. `ended` says why it ended early, empty if the
-    answer is whole or the server closed the connection. `wire` has already read the first pieces: `parts` are what it
-    returned for them."""
+    """Read the answer from the pieces of a connection, with their times in ns. `ended` is why it ended early, empty if
+    the answer is complete or the server closed the connection. `wire` has already read the first pieces: `parts` are
+    what it returned for them."""
     wire, events, reading = wire or AnswerReader(), EventReader(), _Reading()
     answer = reading.answer
     body = bytearray()

@@ -1,4 +1,4 @@
-"""Questions asked one after the other, each answer kept whole: for checks of what a server says, not of when."""
+"""Ask questions one after the other and keep the complete answers, for checks of their contents, not of their times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LOOK = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """What is asked. `requests` are pairs of a path and a JSON body (None: GET). `ready` are the seconds until
-    `/health` says 200, `each` those for an answer; `most` is the most bytes of one."""
+    """The questions. `requests` are pairs of a path and a JSON body (None: GET). `ready` is the limit in seconds until
+    `/health` returns 200, `each` the limit of an answer; `most` is the largest answer in bytes."""
 
     url: str
     ready: float
@@ -35,7 +35,7 @@ class Questions:
 
 
 def read_questions(text: str) -> Questions:
-    """Return the questions of a file. Raises `ValueError` for one that has none."""
+    """Return the questions in a file's text. Raises `ValueError` if it has none."""
     found: dict[str, Any] = json.loads(text)
     try:
         found["requests"] = tuple((str(path), body) for path, body in found["requests"])
@@ -45,7 +45,7 @@ def read_questions(text: str) -> Questions:
 
 
 class _Asking:
-    """Asks, and keeps what came until the end, whatever ends it."""
+    """Asks the questions, and keeps the answers whatever ends it."""
 
     def __init__(self, questions: Questions, say: Callable[[str], None]) -> None:
         self._questions, self._say = questions, say
@@ -54,7 +54,7 @@ class _Asking:
         self.answers: list[tuple[int, bytes]] = []
 
     async def go(self) -> None:
-        """Wait for the server and ask it, until an answer does not come whole. Raises `NoRun`."""
+        """Wait for the server and ask it, until an answer is incomplete. Raises `NoRun`."""
         questions = self._questions
         door = await open_door(target_of(questions.url))
         if not await self._ready(door):
@@ -79,13 +79,13 @@ class _Asking:
         return False
 
     def document(self) -> dict[str, Any]:
-        """Return what came, as `observe.served` reads it."""
+        """Return the answers in the form that `observe.served` reads."""
         answers = [[status, base64.b64encode(body).decode()] for status, body in self.answers]
         return {"state": self.state, "overflowed": self.overflowed, "answers": answers}
 
 
 def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
-    """Ask, and return what came. SIGTERM ends it: what came before is returned. Raises `NoRun`."""
+    """Ask the questions, and return the answers. SIGTERM stops it, and earlier answers are returned. Raises `NoRun`."""
 
     async def run() -> dict[str, Any]:
         asking = _Asking(questions, say)

@@ -18,12 +18,11 @@ _PIECE = 16 << 10
 
 
 class Exchange(asyncio.Protocol):
-    """A request and what came of it. Times are of the monotonic clock in ns, 0 until it happened: `began` the
-    connection, `connected`, `sent` (the request was handed to the kernel), `ended`. `pieces` are the bytes that came,
-    each with its time. `failure` says why the exchange ended early, empty if the server ended it.
-
-    Only a piece that may be the last one of an answer is looked into: a chunked body ends with an empty line. What was
-    read by then is in `parts`, with the reader that read it.
+    """A request and its answer. Times are of the monotonic clock in ns, 0 if not reached: `began` (connecting),
+    `connected`, `sent` (the request was handed to the kernel), `ended`. `pieces` are the received bytes, each with its
+    time. `failure` is why the exchange ended early, empty if the server ended it. During the run only a piece that may
+    be the last one is parsed: a chunked body ends with an empty line. What was read by then is in `parts`, with the
+    reader that read it.
     """
 
     __slots__ = (
@@ -43,7 +42,7 @@ class Exchange(asyncio.Protocol):
         self.parts: list[tuple[int, bytes]] = []
         self._done = done
         self._framed = False  # the end needs no further look: a body by length, or to the close
-        self._left = -1  # bytes of a body by length; -1: another framing
+        self._left = -1  # bytes left of a body with a length; -1 for other framings
         self._tail = b""
         self._transport: asyncio.Transport | None = None
 
@@ -86,7 +85,7 @@ class Exchange(asyncio.Protocol):
             self._finish(why)
 
     def _look(self) -> None:
-        """Read what came since the last look, to see whether the answer is whole."""
+        """Parse the pieces since the last call, to find out whether the answer is complete."""
         reader = self.reader
         if self._framed:
             return
@@ -95,7 +94,7 @@ class Exchange(asyncio.Protocol):
                 self.parts.append((time, reader.feed(data)))
         except BadAnswer:
             self.reader, self.parts = AnswerReader(), []
-            self._finish("")  # what is wrong is told when it is read
+            self._finish("")  # the error is reported when the answer is read
             return
         if reader.done:
             self._finish("")

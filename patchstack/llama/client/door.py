@@ -1,4 +1,4 @@
-"""A server to ask: its address, and single requests beside a run, each on a connection of its own."""
+"""Send single requests to a server, outside of a run, each on a new connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 
 
 class NoRun(Exception):
-    """The run cannot begin. The text says why; `kind` is `server` or `usage`."""
+    """The run cannot start. The message says why; `kind` is `server` or `usage`."""
 
     def __init__(self, words: str, kind: str = "server") -> None:
         super().__init__(words)
@@ -22,8 +22,8 @@ class NoRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that came whole. `status` 0: none did, and `failure` says why. `measured`: its head says how long it
-    is, so that a whole one can be told from a part."""
+    """A complete answer. If `status` is 0 there is none, and `failure` says why. `measured` is whether its head has a
+    length, so that an incomplete answer can be detected."""
 
     status: int = 0
     body: bytes = b""
@@ -41,7 +41,7 @@ class Door:
     key: str
 
     def wire(self, method: str, path: str, body: bytes, accept: str = "*/*") -> bytes:
-        """Return a request as it goes over the wire."""
+        """Return the bytes of a request."""
         host = f"[{self.target.host}]" if ":" in self.target.host else self.target.host
         head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{self.target.port}", "Connection: close"]
         head += [f"Accept: {accept}", "Accept-Encoding: identity", "User-Agent: patchstack"]
@@ -52,7 +52,7 @@ class Door:
         return "\r\n".join([*head, "", ""]).encode("latin-1") + body
 
     async def ask(self, method: str, path: str, body: bytes = b"", *, timeout: float = 60.0) -> Reply:
-        """Send one request and return what came within `timeout` seconds. Nothing is raised."""
+        """Send one request and return the answer within `timeout` seconds. Does not raise."""
         over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
 
         def done(one: Exchange) -> None:
@@ -81,9 +81,8 @@ class Door:
 
 
 async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
-    """Look up the address once: names are not looked up while it is measured. Raises `NoRun`.
-
-    No thread is started for it, as asyncio would: a machine under load may have none to give.
+    """Resolve the address once, before measuring. Raises `NoRun`. asyncio would start a thread for it, which may fail
+    on a loaded machine.
     """
     secure = _context(target, cacert)
     try:

@@ -156,7 +156,7 @@ class Client:
             await asyncio.sleep(0.05)
 
     async def _ask(self, method: str, path: str, body: object = None, *, timeout: float = 60.0) -> Reply:
-        """What came of one request beside the run."""
+        """Send one request that is not part of the run, and return the reply."""
         data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         return await self._door.ask(method, self.target.prefix + path, data, timeout=timeout)
 

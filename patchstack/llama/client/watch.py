@@ -20,10 +20,10 @@ _ROUNDED = 0.001
 
 class SelfWatch:
     """Takes a sample every `EACH` seconds while a loop runs. `late` are the delays of its own timer in ns, less a
-    millisecond; `shares` the CPU time of the process over wall time, a second each.
+    millisecond; `shares` are CPU time over wall time of the process, for each second.
 
-    A loop that stops for a second misses its other samples of that second. They count as late as they would have
-    been: otherwise a long stall would be one sample of many, and a percentile would not see it.
+    A loop that stops for a second misses its other samples of that second. They are counted with the delays that they
+    would have had: otherwise a long stall would be one sample of many, and a percentile would not show it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
