@@ -286,7 +286,15 @@ def _prepared(
     with connected(asked.engine_spec(), workspace) as connection:
         chosen = programs_meant(asked, connection, workspace, open_cache(offline=asked.offline))
         with prepare_suite(
-            connection, workspace, chosen, suite, image=image, again=again, partly=partly, recorded=recorded
+            connection,
+            workspace,
+            chosen,
+            suite,
+            image=image,
+            again=again,
+            partly=partly,
+            recorded=recorded,
+            offline=asked.offline,
         ) as ready:
             if ready.refusal is not None:
                 complain(f"{ready.refusal}\n")

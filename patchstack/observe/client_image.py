@@ -23,12 +23,14 @@ PROBE = "import asyncio, base64, gzip, json, ssl, sys; sys.exit(sys.version_info
 SCRIPT = 'command -v python3 >/dev/null && exec python3 -I -S -c "$0"'
 
 
-def client_image(engine: Engine, about: About, beside: Beside, programs: Programs, memory: Path) -> str | None:
+def client_image(
+    engine: Engine, about: About, beside: Beside, programs: Programs, memory: Path, *, offline: bool = False
+) -> str | None:
     """Return the image for a program beside a server of these programs; None on an engine without images.
 
     It is the one that the program names, else the server's own if that has Python, else that of the recipe `client`,
-    which is made the first time. `memory` is a directory where it is kept which images have Python. Raises
-    `ImageMissing` if there is none and none can be made.
+    which is made the first time, unless `offline`. `memory` is a directory that records which images have Python.
+    Raises `ImageMissing` if the image is missing and cannot be made.
     """
     if not about.isolated:
         return None
@@ -40,9 +42,9 @@ def client_image(engine: Engine, about: About, beside: Beside, programs: Program
     try:
         return find_recipe_image(engine, wanted).digest
     except ImageMissing as error:
-        if not isinstance(engine, BuildsImages):
-            raise
         try:
+            if offline or not isinstance(engine, BuildsImages):
+                raise ImageMissing("that needs the network, and --offline forbids it") if offline else error
             return build_recipe_image(engine, wanted, doing).digest
         except EngineLost:
             raise

@@ -43,6 +43,7 @@ class Runner:
     one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
     observations. `recorded` is the recorded evidence that counts as well (None: none does). `memory` is where digests
     of models are cached, `builds` where other builds are stored. `hardware` is the machine, in one line.
+    If `offline`, no image is made.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Runner:
         again: bool = False,
         builds: Path | None = None,
         recorded: Recorded | None = None,
+        offline: bool = False,
     ) -> None:
         self.observations = observations
         self.recorded = recorded
@@ -65,7 +67,7 @@ class Runner:
         self.again = again
         self.builds = builds
         self._context = context
-        self._station = Station(engine, programs, memory)
+        self._station = Station(engine, programs, memory, offline=offline)
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
@@ -129,6 +131,7 @@ class Runner:
             again=self.again,
             builds=self.builds,
             recorded=self.recorded,
+            offline=self._station.offline,
         )
 
     @property

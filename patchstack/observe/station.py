@@ -50,10 +50,11 @@ class Station:
     """A build's programs on an engine, in volumes that are made at the first run. All views of a runner share it.
     `memory` is a directory that records which images have Python."""
 
-    def __init__(self, engine: Engine, programs: Programs, memory: Path) -> None:
+    def __init__(self, engine: Engine, programs: Programs, memory: Path, *, offline: bool = False) -> None:
         self.engine = engine
         self.programs = programs
         self.memory = memory
+        self.offline = offline
         self.about = engine.about()
         self.volume, self.kept = volumes()
         self.sent = False
@@ -113,7 +114,7 @@ class Station:
         engine = self.engine
         if not isinstance(engine, RunsServers):
             raise NoServersHere(f"the engine {self.about.spec} runs no servers")
-        image = client_image(engine, self.about, beside, self.programs, self.memory)
+        image = client_image(engine, self.about, beside, self.programs, self.memory, offline=self.offline)
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths, gpu=gpu), lambda _: None) as server:
             asked = self._asked(invocation, beside, engine, server, image)

@@ -190,9 +190,10 @@ def prepare_suite(
     again: bool,
     partly: bool,
     recorded: Recorded | None = None,
+    offline: bool = False,
 ) -> Iterator[Prepared]:
     """Open a runner for a suite on a fit machine, with this machine's observations and the recorded evidence that
-    counts. With `partly`, the machine may lack a fit GPU.
+    counts. With `partly`, the machine may lack a fit GPU. If `offline`, no image is made.
 
     Raises `UsageError` for a container engine without an image; `NotFit`, `GpuTaken`.
     """
@@ -209,6 +210,7 @@ def prepare_suite(
         purpose=f"patchstack gate run {suite.name}",
         allow=suite.allow,
         again=again,
+        offline=offline,
     )
     with contextlib.ExitStack() as stack:
         try:

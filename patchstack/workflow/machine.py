@@ -55,11 +55,12 @@ def open_runner(
     again: bool = False,
     gpus: bool = True,
     recorded: Recorded | None = None,
+    offline: bool = False,
 ) -> Iterator[Runner]:
     """Open a runner for programs on a fit machine, with the GPU locked if they use one (`gpus` False: they get none).
 
     Observations are kept below `observations`. `recorded` is recorded evidence that counts as well. `purpose` is shown
-    to others who want the GPU. Raises the errors of `fit_machine` and `require_gpu`.
+    to others who want the GPU. If `offline`, no image is made. Raises the errors of `fit_machine` and `require_gpu`.
     """
     programs.names()  # fail before anybody waits for a GPU
     cache = cache_places()
@@ -88,6 +89,7 @@ def open_runner(
                 again=again,
                 builds=cache.builds,
                 recorded=recorded,
+                offline=offline,
             )
         )
         if programs.gpus and gpus:
@@ -163,4 +165,5 @@ class ProvingMachine:
             allow=self.allow,
             again=self.again,
             recorded=self.recorded,
+            offline=self.offline,
         )

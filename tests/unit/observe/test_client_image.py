@@ -66,10 +66,12 @@ HOST = About(
 )
 
 
-def chosen(engine: Containers, memory: Path, *, image: str | None = None, about: About = ABOUT) -> str | None:
+def chosen(
+    engine: Containers, memory: Path, *, image: str | None = None, about: About = ABOUT, offline: bool = False
+) -> str | None:
     beside = Beside(what="ask", args=(), files={}, brings=(), image=image)
     programs = Programs(directory=memory, platform="linux/amd64", image=SERVER)
-    return client_image(cast(Engine, engine), about, beside, programs, memory)
+    return client_image(cast(Engine, engine), about, beside, programs, memory, offline=offline)
 
 
 def test_on_a_host_there_is_none(tmp_path: Path) -> None:
@@ -114,3 +116,11 @@ def test_an_image_that_cannot_be_made_is_missing_and_says_how_to_have_one(tmp_pa
 def test_an_engine_that_is_lost_is_no_missing_image(tmp_path: Path) -> None:
     with pytest.raises(EngineLost):
         chosen(Containers(building=EngineLost("gone")), tmp_path)
+
+
+def test_offline_none_is_made(tmp_path: Path) -> None:
+    engine = Containers()
+    with pytest.raises(ImageMissing, match="that needs the network, and --offline forbids it"):
+        chosen(engine, tmp_path, offline=True)
+    assert engine.built == []
+    assert chosen(Containers("patchstack/client"), tmp_path, offline=True) == "sha256:patchstack/client"
