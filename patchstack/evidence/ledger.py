@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class Decision:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     supersedes: tuple[str, ...] = ()
     format: int = 2
+    _id: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def content(self) -> bytes:
@@ -78,7 +79,9 @@ class Decision:
     @property
     def id(self) -> str:
         """The first 40 digits of the SHA-256 of the canonical content."""
-        return hashlib.sha256(self.content).hexdigest()[:40]
+        if not self._id:  # made once: sorting and looking up ask for it often, and the evidence may be megabytes
+            object.__setattr__(self, "_id", hashlib.sha256(self.content).hexdigest()[:40])
+        return self._id
 
     def says(self, words: Iterable[str]) -> bool:
         """Return whether every word occurs in subjects, reason, tags, files or symbols, ignoring case."""
@@ -207,7 +210,8 @@ def _switch_unproven(decision: Decision, commit: str) -> str:
 
 
 def _document(decision: Decision) -> dict[str, Any]:
-    values = asdict(decision)
+    values = {one.name: getattr(decision, one.name) for one in fields(decision) if one.init}
+    values["candidates"] = [asdict(one) for one in decision.candidates]
     old = values.pop("format") == 1
     if old:
         del values["supersedes"]

@@ -16,7 +16,7 @@ from typing import Any
 from patchstack.causes import InputMissing, SuiteDamaged
 from patchstack.gates.suite import Suite, find_suite, read_suites
 from patchstack.workspace import Workspace, read_yaml
-from patchstack.workspace.node import Node
+from patchstack.workspace.node import Node, as_if_read
 
 SCHEMA = "patchstack.carried-suite/1"
 _MOST = 16 << 20  # the largest file that a gate may name, in bytes
@@ -76,6 +76,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
             raise SuiteDamaged(f"the suite has the schema {document['schema']}, not {SCHEMA}")
         name, entry, models = str(document["suite"]), document["entry"], document["models"]
         files = {str(path): (str(one["sha256"]), int(one["size"])) for path, one in document["files"].items()}
+        read_again = as_if_read({"models": models, "suites": {name: entry}})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SuiteDamaged(f"the suite is damaged: {type(error).__name__}") from error
     for path, (digest, size) in files.items():
@@ -86,12 +87,9 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
             raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
-    workspace = directory / "patchstack.yaml"
-    # JSON is YAML, except for the escapes of characters outside the basic multilingual plane.
-    text = json.dumps({"models": models, "suites": {name: entry}}, ensure_ascii=False)
-    workspace.write_text(text, encoding="utf-8")
+    workspace = directory / "patchstack.yaml"  # not written: it names the directory of the files
     problems: list[str] = []
-    top = Node(read_yaml(workspace), workspace, "", problems)
+    top = Node(read_again, workspace, "", problems)
     parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))
     return find_suite(read_suites(parsed), name, workspace)
 

@@ -37,6 +37,21 @@ def read_yaml(path: Path, *, comments: bool = True) -> Any:
         ) from error
 
 
+def as_if_read(value: Any) -> Any:
+    """Return JSON in the form of `read_yaml`. Each mapping is on the first line. Raises `RecursionError`."""
+    from ruamel.yaml.comments import CommentedMap
+
+    if isinstance(value, list):
+        return [as_if_read(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = CommentedMap()
+    found.lc.line = found.lc.col = 0
+    for key, one in value.items():
+        found[key] = as_if_read(one)
+    return found
+
+
 class Node:
     """A YAML mapping with typed access and complaints that name the line."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,4 +142,9 @@ def builders_directory() -> Path:
 
 def load_variants(own: Iterable[VariantConfig] = ()) -> Variants:
     """Return the shipped variants, overridden by those of a workspace."""
-    return Variants(read_variants_file(builders_directory() / "variants.yaml"), own)
+    return Variants(_shipped(builders_directory() / "variants.yaml"), own)
+
+
+@functools.cache
+def _shipped(path: Path) -> tuple[VariantConfig, ...]:
+    return read_variants_file(path)
