@@ -14,6 +14,7 @@ from typing import Any
 import pygit2
 from pygit2.enums import FileMode
 
+from tests.support.kept_tree import KeptTree
 from tests.support.oracle import Oracle, hermetic_environment
 
 FIRST_DATE = 1_750_000_000
@@ -62,17 +63,30 @@ def run_git(*args: str | Path, cwd: Path, check: bool = True, **environment: str
     )
 
 
+_blank: dict[bool, KeptTree] = {}
+"""What is in an empty repository as git makes it, bare or not."""
+
+
+def _init(path: Path, *, bare: bool) -> None:
+    """Make an empty repository, as `git init` does."""
+    if bare not in _blank:
+        run_git("init", "-q", "--template=", "--initial-branch=main", *["--bare"] * bare, path, cwd=path.parent)
+        _blank[bare] = KeptTree.of(path, *os.listdir(path))
+        return
+    _blank[bare].write(path)
+
+
 class RepoBuilder:
     """A repository that is built commit by commit, each on the current branch and a minute after the previous one.
-    Nothing is checked out."""
+    Nothing is checked out. For a repository that exists, `commits` is the number of commits a builder made in it."""
 
-    def __init__(self, path: Path, *, bare: bool = False) -> None:
+    def __init__(self, path: Path, *, bare: bool = False, commits: int = 0) -> None:
         self.path = path
         if not path.exists():
-            run_git("init", "-q", "--template=", "--initial-branch=main", *["--bare"] * bare, path, cwd=path.parent)
+            _init(path, bare=bare)
         self.repo = pygit2.Repository(str(path))
         self.on = self.repo.head.shorthand if self.repo.raw_listall_references() else "main"
-        self._clock = FIRST_DATE
+        self._clock = FIRST_DATE + 60 * commits
 
     def git(self, *args: str | Path) -> str:
         """Return the output of git in the repository, without the final newline."""
@@ -249,21 +263,39 @@ def an_upstream(directory: Path, files: Changes | None = None) -> tuple[RepoBuil
 def a_fork(directory: Path, commits: int = 3, steps: Iterable[tuple[str, Changes]] | None = None) -> Fork:
     """Make upstream, pin, a fork of some commits in a separate clone, and its series. `steps` are its commits; by
     default each changes a line of src/kernel.cu, far from the others'."""
+    fork = _begun_fork(directory, commits if steps is None else 0)
+    if steps is not None:
+        fork.commits = [fork.repo.commit(subject, changes) for subject, changes in steps]
+        fork.export()
+    return fork
+
+
+_WORLD = ("upstream", "fork", "patches")
+_forks: dict[int, tuple[KeptTree, str, tuple[str, ...]]] = {}
+"""The forks that were made, by their number of commits: all files, the pin, and the commits."""
+
+
+def _begun_fork(directory: Path, commits: int) -> Fork:
+    """A fork of so many commits that change a line each: made by git once, and written again from then on."""
+    occupied = any((directory / name).exists() for name in _WORLD)
+    if commits in _forks and not occupied:
+        kept, pin, made = _forks[commits]
+        kept.write(directory)
+        upstream = RepoBuilder(directory / "upstream", commits=2)
+        repo = RepoBuilder(directory / "fork", commits=commits)
+        repo.on = "product"
+        fork = Fork(upstream=upstream, pin=pin, repo=repo, ref="product", commits=[*made], series=directory / "patches")
+        fork.patches = sorted(fork.series.glob("*.patch"))
+        return fork
     upstream, pin = an_upstream(directory)
     run_git("clone", "-q", "--template=", "--no-checkout", upstream.path, directory / "fork", cwd=directory)
-    fork = Fork(
-        upstream=upstream,
-        pin=pin,
-        repo=RepoBuilder(directory / "fork"),
-        ref="product",
-        commits=[],
-        series=directory / "patches",
-    )
-    fork.repo.branch("product", pin)
-    if steps is None:
-        steps = kernel_steps(range(1, commits + 1))
-    fork.commits = [fork.repo.commit(subject, changes) for subject, changes in steps]
+    repo = RepoBuilder(directory / "fork")
+    repo.branch("product", pin)
+    made = tuple(repo.commit(subject, changes) for subject, changes in kernel_steps(range(1, commits + 1)))
+    fork = Fork(upstream=upstream, pin=pin, repo=repo, ref="product", commits=[*made], series=directory / "patches")
     fork.export()
+    if not occupied:
+        _forks[commits] = KeptTree.of(directory, *_WORLD), pin, made
     return fork
 
 

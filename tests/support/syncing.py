@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from tests.conftest import Patchstack
 from tests.support.builders import Changes, Fork, a_fork, edit, numbered, run_git
+from tests.support.kept_tree import KeptTree
 
 
 @dataclass(slots=True)
@@ -56,14 +58,25 @@ def moved(
     extra: str = "",
 ) -> Moved:
     """Make an exported fork in a workspace, with an upstream that has not moved yet."""
+    ours = steps is None and not any(root.iterdir())
     fork = a_fork(root, commits, steps)
-    for path in fork.patches:
-        path.unlink()
     found = Moved(root=root, fork=fork)
-    found.settings.write_text(settings_of(fork.pin, fork.ref) + extra)
-    assert patchstack("export") == 0
+    if ours and (kept := _exported.get((commits, extra))) is not None:
+        shutil.rmtree(fork.series)
+        kept.write(root)
+    else:
+        for path in fork.patches:
+            path.unlink()
+        found.settings.write_text(settings_of(fork.pin, fork.ref) + extra)
+        assert patchstack("export") == 0
+        if ours:
+            _exported[commits, extra] = KeptTree.of(root, "patches", "patchstack.yaml")
     fork.patches = sorted(fork.series.glob("*.patch"))
     return found
+
+
+_exported: dict[tuple[int, str], KeptTree] = {}
+"""The series and the workspace that `export` gave, by the number of commits and the rest of the workspace file."""
 
 
 def settings_of(pin: str, ref: str) -> str:

@@ -1,7 +1,6 @@
-"""Park and unpark on generated series, and killed at each step.
+"""Park and unpark on generated series, and killed at each step: a few of both, and many in a thorough run.
 
-A few of both by default; `PATCHSTACK_PARK_CASES=1000` takes so many series (from `PATCHSTACK_PARK_FIRST` on), and
-`PATCHSTACK_PARK_KILLS=1` kills at every step.
+`PATCHSTACK_PARK_CASES=1000` takes so many series, from `PATCHSTACK_PARK_FIRST` on.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ from patchstack.workspace import read_workspace
 from tests.conftest import Patchstack
 from tests.support.builders import Changes, numbered
 from tests.support.syncing import Moved, moved
+from tests.support.thorough import tries
 
-_CASES = int(os.environ.get("PATCHSTACK_PARK_CASES", "8"))
+_CASES = int(os.environ.get("PATCHSTACK_PARK_CASES", tries(8, 200)))
 _FIRST = int(os.environ.get("PATCHSTACK_PARK_FIRST", "0"))
-_EACH = int(os.environ.get("PATCHSTACK_PARK_KILLS", "9"))
+_EACH = tries(9, 1)
 _FILES = ("src/kernel.cu", "src/other.cpp", "docs/new.txt")
 
 
