@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,8 +23,10 @@ from patchstack.report.documents.gates import checks_of, read_gates_document
 from patchstack.report.gate import Checked, junit, markdown, tsv
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_workspace
-from tests.support.checkout import ROOT
+from tests.conftest import Patchstack
 from tests.support.programs import program
+
+Run = Callable[..., tuple[int, str, str]]
 
 HEAD = """\
 # my workspace
@@ -53,18 +53,18 @@ def a_workspace(directory: Path, suites: str = SUITES) -> Path:
     return path
 
 
-def run(directory: Path, *arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "patchstack", "gate", *arguments],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def run(patchstack: Patchstack, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `patchstack gate` in the working directory; gives exit code, stdout and stderr."""
+
+    def gate(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = patchstack("gate", *arguments)
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err, printed.err
+        return code, printed.out, printed.err
+
+    return gate
 
 
 def test_every_kind_is_a_module_with_its_name_and_version() -> None:
@@ -133,15 +133,15 @@ def test_one_suite_is_the_one_meant_and_of_several_one_is_named(tmp_path: Path) 
         find_suite([], None, path)
 
 
-def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
+def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path, run: Run) -> None:
     a_workspace(tmp_path)
     program(tmp_path / "bin", "hello", "echo hello")
-    code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--json", "hello", "silent")
+    code, stdout, _ = run("run", "--bin", "bin", "--json", "hello", "silent")
     assert code == 0
     document = json.loads(stdout)
     assert document["schema"] == "patchstack.gates/1"
     assert document["verdicts"] == {"PASS": 2, "FAIL": 0, "INVALID": 0}
-    code, stdout, stderr = run(tmp_path, "run", "--bin", "bin")
+    code, stdout, stderr = run("run", "--bin", "bin")
     assert code == 4
     assert "INVALID  gone: gone is not in " in stdout
     lines = stderr.splitlines()
@@ -151,7 +151,7 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     assert lines[5] == "gate gone (command), 3 of 3"
     assert lines[6].startswith("INVALID  gone  0.")
     program(tmp_path / "bin", "hello", "echo hello; echo world")
-    code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--report", "out")
+    code, stdout, _ = run("run", "--bin", "bin", "--report", "out")
     assert code == 1, "a FAIL goes before an INVALID"
     assert "FAIL" in stdout
     lines = (tmp_path / "out" / "gate_summary.tsv").read_text().splitlines()
@@ -161,7 +161,7 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
         ["quick", "silent", "FAIL"],
         ["quick", "gone", "INVALID"],
     ]
-    again = run(tmp_path, "summary", "out")
+    again = run("summary", "out")
     assert again[0] == 1
     assert again[1].splitlines()[:-1] == stdout.splitlines()[:-1]
     assert stdout.splitlines()[-1].startswith(again[1].splitlines()[-1]), "all but the time"
@@ -170,39 +170,39 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     assert junit.count('name="source" value="recalled from this machine') == 1, "both ask the same of the same program"
     assert "| observed now |" in (tmp_path / "out" / "gates.md").read_text()
     (tmp_path / "out" / "gates.json").write_text("{")
-    assert run(tmp_path, "summary", "out")[0] == 2
+    assert run("summary", "out")[0] == 2
 
 
-def test_what_is_known_is_answered_without_running(tmp_path: Path) -> None:
+def test_what_is_known_is_answered_without_running(tmp_path: Path, run: Run) -> None:
     a_workspace(tmp_path)
     program(tmp_path / "bin", "hello", f"echo run >>{tmp_path}/count; echo hello")
     for _ in range(3):
-        assert run(tmp_path, "run", "--bin", "bin", "hello", "silent")[0] == 0
+        assert run("run", "--bin", "bin", "hello", "silent")[0] == 0
     assert (tmp_path / "count").read_text().count("run") == 1, "both gates ask the same of the same program"
     assert len(list(cache_places().observations.glob("*.json"))) == 1
     assert not (tmp_path / "evidence").exists(), "evidence is what decisions rest on"
     changed_suite = SUITES.replace("must_not: world", "must_not: hello")
     a_workspace(tmp_path, changed_suite)
-    assert run(tmp_path, "run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn anew"
+    assert run("run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn anew"
     assert (tmp_path / "count").read_text().count("run") == 1
 
 
-def test_fail_fast_stops_after_the_first_fail(tmp_path: Path) -> None:
+def test_fail_fast_stops_after_the_first_fail(tmp_path: Path, run: Run) -> None:
     a_workspace(tmp_path)
     program(tmp_path / "bin", "hello", "echo world")
-    code, stdout, stderr = run(tmp_path, "run", "--bin", "bin", "--fail-fast")
+    code, stdout, stderr = run("run", "--bin", "bin", "--fail-fast")
     assert code == 1
     assert "stopped after the first FAIL: 2 gates were not run" in stderr
     assert "silent" not in stdout
     assert "gone" not in stdout
 
 
-def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
+def test_the_document_says_which_attempts_were_recalled(tmp_path: Path, run: Run) -> None:
     a_workspace(tmp_path)
     program(tmp_path / "bin", "hello", "echo hello")
 
     def recalled() -> list[bool]:
-        code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--json", "--report", "out", "hello", "silent")
+        code, stdout, _ = run("run", "--bin", "bin", "--json", "--report", "out", "hello", "silent")
         assert code == 0
         return [one["recalled"] for gate in json.loads(stdout)["gates"] for one in gate["attempts"]]
 
@@ -218,7 +218,7 @@ def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     checks = checks_of(read_gates_document(path))
     assert [one.recalled for check in checks for one in check.judgement.attempts] == [False, False]
-    assert run(tmp_path, "summary", "out")[0] == 0, "documents of older versions can be read"
+    assert run("summary", "out")[0] == 0, "documents of older versions can be read"
 
 
 def test_a_key_is_recalled_if_no_attempt_of_the_gate_ran_it() -> None:
