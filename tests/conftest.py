@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import os
 import signal
@@ -68,6 +69,10 @@ class Ran:
 # A shell starts what runs in its background with SIGINT ignored, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of tests start Python programs. Without bytecode each of them compiles the package again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 pytest_plugins = ["tests.support.leaks", "tests.support.skipped"]
 
 RunCli = Callable[..., Ran]
@@ -83,9 +88,10 @@ def places(
     leaks_are_its_own: None,
 ) -> Places:
     """Makes the test hermetic, and tells where its home, cache and temporary files are."""
-    outside = tmp_path_factory.mktemp("outside")
+    # A number of our own: `mktemp` reads the names of all directories before, test after test.
+    outside = tmp_path_factory.getbasetemp() / "outside" / str(next(_number))
     found = Places(world=tmp_path, home=outside / "home", cache=outside / "cache", temporary=outside / "tmp")
-    found.home.mkdir()
+    found.home.mkdir(parents=True)
     found.temporary.mkdir()
     for name in [*_UNHERMETIC, *(name for name in os.environ if name.startswith(_PREFIXES))]:
         monkeypatch.delenv(name, raising=False)
@@ -109,9 +115,19 @@ def places(
     }.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(tempfile, "tempdir", str(found.temporary))
+    monkeypatch.setattr(os, "fsync", _checked_descriptor)
     monkeypatch.chdir(tmp_path)
     _forbid_network(monkeypatch, loopback=request.node.get_closest_marker("local_server") is not None)
     return found
+
+
+_number = itertools.count()
+
+
+def _checked_descriptor(descriptor: int) -> None:
+    """What a test has instead of `os.fsync`: nothing that it writes must survive a power failure, and waiting for the
+    disk would take most of its time. Programs that it starts wait."""
+    os.fstat(descriptor)
 
 
 _LOCKING = ("accept", "reject", "export")

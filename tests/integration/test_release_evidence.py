@@ -18,11 +18,6 @@ from tests.support.ssh_keys import a_key, allowed
 RELEASE = ROOT / ".github" / "workflows" / "release.yml"
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @pytest.fixture
 def made(tmp_path: Path, places: Places) -> Decided:
     return decide(tmp_path / "w", places.cache)

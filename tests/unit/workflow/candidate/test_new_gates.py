@@ -15,11 +15,6 @@ from tests.conftest import Places
 from tests.support.decided import REASON, ROWS, TRAILERS, Decided, decide
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @pytest.fixture
 def made(tmp_path: Path, places: Places) -> Decided:
     return decide(tmp_path / "w", places.cache)

@@ -24,11 +24,6 @@ from tests.support.fixed_engine import CAPTURED
 MODEL = "583a3ee3dcfe165b1686159c657930db6c4621e152297fd69760f49eb890671f"
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 class PaperStore(Store):
     """A store that has the builds of paper."""
 

@@ -18,7 +18,6 @@ SUBJECT = "Faster rows"
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Decided:
     """A workspace that asks for a comparison, with a candidate."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setenv("PATCHSTACK_CACHE", str(tmp_path / "cache"))
     found = decide(tmp_path / "w", tmp_path / "cache")
     path = found.root / "patchstack.yaml"

@@ -32,12 +32,6 @@ from tests.support.ssh_keys import a_key, allowed
 SECOND = "Use the rows"
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here outlives the test: waiting for the disk would take most of its time."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgery:
     """A way to forge. `told` is in what the check says; None: only a signature finds it. `consistent`: all digests and

@@ -20,12 +20,6 @@ from tests.support.decided import Decided, decide
 from tests.support.ssh_keys import a_key, allowed
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here outlives the test: waiting for the disk would take most of its time."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @pytest.fixture
 def made(tmp_path: Path, places: Places) -> Decided:
     return decide(tmp_path / "w", places.cache)
