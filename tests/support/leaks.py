@@ -2,6 +2,9 @@
 
 Python warns of a socket or a file that nobody closed when it is collected, which may be during another test. So the
 garbage of a test that has more open descriptors at its end than at its start is collected at once.
+
+A collection passes through all objects that may be garbage. At the end of each module they are collected, and what is
+left is taken out of every later collection: otherwise each would take longer than the one before, up to a second.
 """
 
 from __future__ import annotations
@@ -24,6 +27,17 @@ def _open() -> int:
 
 def pytest_collection_finish() -> None:
     """Exclude the objects of the test modules from later collections: they stay, and use most of the memory."""
+    _collect_once()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Exclude the objects that the tests of a module left."""
+    if nextitem is None or nextitem.path != item.path:
+        _collect_once()
+
+
+def _collect_once() -> None:
     gc.collect()
     gc.freeze()
 

@@ -15,11 +15,17 @@ PACKAGE = ROOT / "patchstack"
 Finder = Callable[[ast.AST], Iterator[ast.AST]]
 
 
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return all nodes of a tree. Every door passes through all modules."""
+    return tuple(ast.walk(tree))
+
+
 def imports(*modules: str) -> Finder:
     """Find imports of modules, or of anything in them."""
 
     def find(tree: ast.AST) -> Iterator[ast.AST]:
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -36,7 +42,7 @@ def members(module: str, *names: str) -> Finder:
     """Find members of a module by their names, called or not, also those imported from it."""
 
     def find(tree: ast.AST) -> Iterator[ast.AST]:
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             match node:
                 case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner == module and name in names:
                     yield node
@@ -50,7 +56,7 @@ def methods(*names: str) -> Finder:
     """Find attributes of these names, of whatever they are."""
 
     def find(tree: ast.AST) -> Iterator[ast.AST]:
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Attribute) and node.attr in names:
                 yield node
 
@@ -69,7 +75,7 @@ def either(*finders: Finder) -> Finder:
 
 def path_replace(tree: ast.AST) -> Iterator[ast.AST]:
     """Find `path.replace(target)`. `replace` of a text takes two arguments, that of a dataclass or a time keywords."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
             keywords = [keyword.arg for keyword in node.keywords]
             if (len(node.args), keywords) in ((1, []), (0, ["target"])):
@@ -78,7 +84,7 @@ def path_replace(tree: ast.AST) -> Iterator[ast.AST]:
 
 def signal_zero(tree: ast.AST) -> Iterator[ast.AST]:
     """Find `os.kill(pid, 0)` and `os.killpg(group, 0)`, which only ask."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and called(node) in ("kill", "killpg") and len(node.args) == 2:
             signal = node.args[1]
             if isinstance(signal, ast.Constant) and signal.value == 0:
@@ -88,8 +94,8 @@ def signal_zero(tree: ast.AST) -> Iterator[ast.AST]:
 def proc_paths(tree: ast.AST) -> Iterator[ast.AST]:
     """Find texts, and parts of f-strings, that are /proc or a path below it. Shell scripts have blanks or lines in
     them; a text that is a statement is documentation."""
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    documentation = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Expr)}
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in documentation:
             text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
             if (text == "/proc" or text.startswith("/proc/")) and not any(letter.isspace() for letter in text):
@@ -98,7 +104,7 @@ def proc_paths(tree: ast.AST) -> Iterator[ast.AST]:
 
 def sorted_json(tree: ast.AST) -> Iterator[ast.AST]:
     """Find `dumps` and `dump` with `sort_keys`."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and called(node) in ("dumps", "dump", "JSONEncoder"):
             keywords = [keyword.arg for keyword in node.keywords]
             if "sort_keys" in keywords:
@@ -109,11 +115,11 @@ def git_commands(tree: ast.AST) -> Iterator[ast.AST]:
     """Find lists that begin with the text `git`, and tuples that do and are given to a call: those that are kept may be
     lists of tools."""
     given = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
             given |= {id(one.value if isinstance(one, ast.Starred) else one) for one in arguments}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.List) or (isinstance(node, ast.Tuple) and id(node) in given):
             first = node.elts[0] if node.elts else None
             if isinstance(first, ast.Starred) and isinstance(first.value, ast.Tuple | ast.List):
@@ -251,6 +257,14 @@ DOORS = (
         innocent=("json.dumps(value)", "sorted(value)", "canonical(value)"),
     ),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_afterwards() -> Iterator[None]:
+    """The trees of the whole package are hundreds of megabytes."""
+    yield
+    sources.cache_clear()
+    nodes.cache_clear()
 
 
 EVERY_DOOR = [pytest.param(door, id=door.what) for door in DOORS]
