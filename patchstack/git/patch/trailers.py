@@ -122,13 +122,13 @@ def _decoded(body: bytes, charset: str | None) -> str:
 def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
     """Return the values of the trailers that patchstack knows, by name: `gates` for Gate and Gates, `new_gates` for
     New-Gate, both split at blanks and commas, as is `scope`."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for trailer in trailers:
         name = _KNOWN.get(trailer.key.lower())
         if name is not None:
             values = re.split(r"[\s,]+", trailer.value) if name in _LISTS else [trailer.value]
-            found[name] = (*found.get(name, ()), *filter(None, values))
-    return found
+            found.setdefault(name, []).extend(filter(None, values))
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def parse_trailers(message: str) -> tuple[Trailer, ...]:
@@ -143,21 +143,22 @@ def parse_trailers(message: str) -> tuple[Trailer, ...]:
         lines.pop()
     end = next((i for i, line in enumerate(lines) if line[:3] == "---" and (line[3:4] or "\n") in _BLANKS), len(lines))
     lines = _without_end(lines[:end])
-    found: list[list[str]] = []
+    found: list[tuple[str, list[str]]] = []
     going_on = False
     for line in lines[_start(lines) :]:
         if going_on and line[:1] in _BLANKS:
             # An empty line counts as blank: its newline is one.
-            found[-1][1] += "\n" + line
+            found[-1][1].append(line)
             continue
         key = _KEY.match(line)
         going_on = key is not None
         if key is not None:
-            found.append([key.group(1), line[key.end() :]])
-    return tuple(
-        Trailer(key=key.strip(_BLANKS), value=re.sub(r"\n[ \t\n\r]*", " ", value.strip(_BLANKS)).strip(_BLANKS))
-        for key, value in found
-    )
+            found.append((key.group(1), [line[key.end() :]]))
+    return tuple(Trailer(key=key.strip(_BLANKS), value=_unfolded("\n".join(lines))) for key, lines in found)
+
+
+def _unfolded(value: str) -> str:
+    return re.sub(r"\n[ \t\n\r]*", " ", value.strip(_BLANKS)).strip(_BLANKS)
 
 
 def _start(lines: Sequence[str]) -> int:

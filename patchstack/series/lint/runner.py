@@ -112,7 +112,8 @@ def lint(
     subject = Subject(
         series=series,
         patches=tuple(
-            LintedPatch(file=link.patch, text=read_text(link.patch.data or b""), link=link) for link in links
+            LintedPatch(file=link.patch, text=read_text(unreadable.readable(link.patch.data, policy)), link=link)
+            for link in links
         ),
         base_tree=base.tree,
         contents=Contents(objects),

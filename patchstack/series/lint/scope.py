@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchstack.git.patch.trailers import SCOPE, metadata_of
-from patchstack.series.lint.globs import matching
+from patchstack.series.lint.globs import effort, matching
 from patchstack.series.lint.rule import Finding, Rule, Subject, named
 from patchstack.series.lint.trailers import trailers_of
 
 ID = "scope"
+_MOST = 2_000_000
+"""Work for the scopes of all patches. A patch writes its scope itself, and may write a hostile one."""
 
 
 def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
@@ -19,12 +21,19 @@ def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
 
 def check(subject: Subject) -> Iterator[Finding]:
     """Yield each file that a patch changes outside its scope, at the line where its diff begins."""
+    left = _MOST
     for patch in subject.patches:
         globs = metadata_of(trailers_of(patch)).get(SCOPE, ())
         seen: set[bytes] = set()
         for file in patch.text.files if globs else ():
             for path in (file.old, file.new):
-                if path is not None and path not in seen and outside([named(path)], globs):
+                if path is None or path in seen:
+                    continue
+                left -= effort(named(path), globs)
+                if left < 0:
+                    yield patch.finding(ID, file.number, "the scopes of the series are too much work to check")
+                    return
+                if outside([named(path)], globs):
                     seen.add(path)
                     message = f"{named(path)}: outside the patch's Scope ({', '.join(globs)})"
                     yield patch.finding(ID, file.number, message)

@@ -27,7 +27,7 @@ _MARKS = (
 )
 _KEYWORDS = ("passw", "passph", "secret", "key", "token")
 _ASSIGNED = re.compile(
-    r"(?i)(?P<key>[\w.-]*(?:password|passwd|passphrase|secret|secret_?(?:access_?)?key|api_?key|(?:auth|access)_?token))"
+    r"(?i)(?<![\w.-])(?P<key>[\w.-]*(?:password|passwd|passphrase|secret|secret_?(?:access_?)?key|api_?key|(?:auth|access)_?token))"
     r"""["']?\]?\s*(?::=|=>|[:=])\s*(?P<quote>["'])(?P<value>[^"'\s]{6,})(?P=quote)"""
 )
 _PLACEHOLDER = re.compile(r"[<>{}$%]|\A(.)\1*\Z")

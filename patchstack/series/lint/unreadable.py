@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from patchstack.git.patch.effort import LARGEST, MOST_LINES, too_large
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject
+from patchstack.workspace import LintPolicy
 
 ID = "unreadable"
+_NEWLINE = b"\n"
+
+
+def readable(data: bytes | None, policy: LintPolicy) -> bytes:
+    """Return the text of a patch that rules look at; nothing of one that would cost more than git's own reading by far,
+    unless the policy itself allows patches of that size."""
+    allowed = policy.patch_kib != LintPolicy().patch_kib and len(data or b"") <= policy.patch_kib << 10
+    return data if data is not None and (allowed or not too_large(data)) else b""
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report patches that are malformed or do not apply after the patches before them. Rule `duplicate` reports empty
-    ones."""
+    """Report patches that are malformed, do not apply after the patches before them, or are too large to check. Rule
+    `duplicate` reports empty ones."""
     for patch in subject.patches:
+        if patch.file.data and not readable(patch.file.data, subject.policy):
+            many = f"{len(patch.file.data) / 1e6:.1f} MB, {patch.file.data.count(_NEWLINE):,} lines"
+            told = f"it is too large for the rules: {many}. Rules read {LARGEST >> 20} MiB and {MOST_LINES:,} lines"
+            yield patch.finding(ID, 1, f"{told}; lint: {{size: {{patch_kib: N}}}} lets them read more")
+            continue
         if patch.applied or (not patch.text.files and patch.file.data is not None and not _is_odd(patch)):
             continue
         for problem in patch.link.outcome.problems if patch.link.outcome else ():
