@@ -1,66 +1,106 @@
 """Races of `patchstack accept`: several processes decide on siblings and on parent and child at once.
 
-Run as a program: `python -m tests.support.accept_races ROOT RACES SEED REF...`. It prints one JSON line a race. Each
-process is forked from this one, and the compilers are read only once, so a race costs little more than its accepts.
+Run as a program: `python -m tests.support.accept_races ROOT RACES SEED REF...`. It prints one JSON line a race.
+
+Each process is forked from this one, which has accepted every ref once: imports are done and builds are made. What no
+race changes is read once: the layout of the repositories, whether the fork is pushed, the compilers, the variants, and what
+the workspace file says. Everything else is the command's own work: it takes the lock of the workspace,
+reads series, lock and ledger, opens the fork, verifies, lints, formats, and writes decision, evidence and series.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
 import os
 import random
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
-from patchstack.builds.inputs.key import Toolchain
-from patchstack.builds.inputs.plan import Plan
 from patchstack.series.lock import read_lock
 
 PARTS = ("patches", "ledger", "evidence")
 NOT_DECIDED = 99
+PROCESSES, WEIGHTS = (2, 3, 4), (5, 2, 1)
+"""How many processes a race has, and how often."""
 
 
 def main(root: Path, races: int, seed: int, refs: list[str]) -> None:
     """Run the races, each from the same state of the workspace."""
-    _imported()
-    _toolchain_known(root, refs[0])
-    chance = random.Random(seed)
+    _read_once()
     before = root / "before-the-races"
     shutil.copytree(root / "patches", before)
+    for ref in refs:
+        _reset(root, before)
+        code = _accept(root, ref, root / "told")
+        # A child whose parent is not in the series is refused, after its builds were looked for.
+        assert code == 0 or ref == "child", (root / "told").read_text(encoding="utf-8")
+    gc.collect()
+    gc.freeze()  # what is not looked at again is not copied either
+    chance = random.Random(seed)
     for number in range(races):
-        for part in PARTS:
-            shutil.rmtree(root / part, ignore_errors=True)
-        shutil.copytree(before, root / "patches")
-        chosen = [chance.choice(refs) for _ in range(chance.randint(2, 4))]
-        print(json.dumps(_race(root, number, chosen)), flush=True)
+        _reset(root, before)
+        (count,) = chance.choices(PROCESSES, WEIGHTS)
+        print(json.dumps(_race(root, number, [chance.choice(refs) for _ in range(count)])), flush=True)
 
 
-def _imported() -> None:
-    """Import what an accept needs, once for every race."""
-    from patchstack.builds.record import provenance
-    from patchstack.cli import accept, main
-    from patchstack.cli.options import the_workspace
-    from patchstack.engine.host import engine
-    from patchstack.workflow.candidate import acceptance, candidate
-
-    assert all((provenance, accept, main, the_workspace, engine, acceptance, candidate))
+def _reset(root: Path, before: Path) -> None:
+    """Give the workspace the state that it had before the first race."""
+    for part in PARTS:
+        shutil.rmtree(root / part, ignore_errors=True)
+    shutil.copytree(before, root / "patches", copy_function=os.link)
 
 
-def _toolchain_known(root: Path, ref: str) -> None:
-    """Compute the digest of the compilers once, for every process."""
-    from patchstack.builds.inputs import prepare, toolchain
+def _read_once() -> None:
+    """Remember what no race changes, and let no process wait for the disk: nothing here is about power failures."""
+    from patchstack.builds.inputs import prepare, variant
+    from patchstack.git.objects import Repository
+    from patchstack.observe import loaded
+    from patchstack.workflow.candidate import acceptance
+    from patchstack.workspace import read
 
-    digest, known = toolchain.host_toolchain, list[Toolchain]()
+    _replace(prepare, "host_toolchain", _first_answer)
+    _replace(variant, "read_variants_file", functools.cache)
+    _replace(read, "read_yaml", _by_content)
+    _replace(Repository, "open", lambda own: staticmethod(functools.cache(own)))
+    _replace(loaded, "read_elf", functools.cache)
+    _replace(acceptance, "check_pushed", functools.cache)
+    _replace(os, "fsync", lambda own: lambda _: None)
 
-    def once(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
+
+def _replace(place: Any, name: str, made: Callable[[Callable[..., Any]], Any]) -> None:
+    """Put what is made of a function in its place."""
+    setattr(place, name, made(getattr(place, name)))
+
+
+def _first_answer(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that answers as the first time, whatever it is asked."""
+    known = list[Any]()
+
+    def asked(*given: Any) -> Any:
         if not known:
-            known.append(digest(plan, nvcc, memory))
+            known.append(own(*given))
         return known[0]
 
-    setattr(prepare, "host_toolchain", once)  # noqa: B010 - the name belongs to another module
-    assert _accept(root, ref, root / "told", "--dry-run") == 0, (root / "told").read_text(encoding="utf-8")
+    return asked
+
+
+def _by_content(read_yaml: Callable[..., Any]) -> Callable[..., Any]:
+    """The reader of a YAML file, which takes the same bytes apart once."""
+    known: dict[tuple[Path, bytes, bool], Any] = {}
+
+    def read(path: Path, *, comments: bool = True) -> Any:
+        key = (path, path.read_bytes(), comments)
+        if key not in known:
+            known[key] = read_yaml(path, comments=comments)
+        return known[key]
+
+    return read
 
 
 def _race(root: Path, number: int, refs: list[str]) -> dict[str, object]:
