@@ -21,6 +21,8 @@ from patchstack.workspace import read_yaml
 FILE_NAME = "series.lock"
 SCHEMA = "patchstack.lock/1"
 _NEWER = "; a newer patchstack wrote it"
+_LARGEST_OTHER = 8 << 20
+"""Bytes of a lock that is not as `export` writes it, after a merge by hand say: a YAML parser reads it."""
 _FIELD = re.compile(r' *(?:- )?(\w+):(?: "([^"\\]*)"| \[([\d, ]*)\]| [\w./]+)?\Z')
 
 
@@ -113,7 +115,7 @@ def read_lock(directory: Path) -> Lock | None:
         as_written = _as_rendered(path, read_regular(path))
         if as_written is not None:
             return as_written
-        document = read_yaml(path, comments=False)
+        document = read_yaml(path, comments=False, largest=_LARGEST_OTHER)
     except OSError as error:
         raise _unusable(path, [f"it cannot be read: {error.strerror or error}"]) from error
     except ConfigError as error:

@@ -13,15 +13,20 @@ if TYPE_CHECKING:
     from ruamel.yaml.comments import CommentedMap
 
 
-def read_yaml(path: Path, *, comments: bool = True) -> Any:
-    """Return a YAML document; with `comments` it keeps comments and line numbers. Raises `ConfigError`."""
+LARGEST = 1 << 20
+"""The most bytes of a file that a person writes. Longer files, which others may have written, take too long to parse."""
+
+
+def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> Any:
+    """Return a YAML document; with `comments` it keeps comments and line numbers. Raises `ConfigError`, also for a file
+    of more than `largest` bytes."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
     try:
         yaml = YAML(typ="rt" if comments else "safe")
         yaml.preserve_quotes = comments
-        return yaml.load(read_regular(path).decode("utf-8"))
+        return yaml.load(read_regular(path, largest).decode("utf-8"))
     except OSError as error:
         raise WorkspaceUnusable(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

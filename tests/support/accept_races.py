@@ -3,9 +3,9 @@
 Run as a program: `python -m tests.support.accept_races ROOT RACES SEED REF...`. It prints one JSON line a race.
 
 Each process is forked from this one, which has accepted every ref once: imports are done and builds are made. What no
-race changes is read once: the layout of the repositories, whether the fork is pushed, the compilers, the variants, and what
-the workspace file says. Everything else is the command's own work: it takes the lock of the workspace,
-reads series, lock and ledger, opens the fork, verifies, lints, formats, and writes decision, evidence and series.
+race changes is read once: the layout of the repositories, whether the fork is pushed, the compilers, the variants, and
+what the workspace file says. Everything else is the command's own work: it takes the lock of the workspace, reads
+series, lock and ledger, opens the fork, verifies, lints, formats, and writes decision, evidence and series.
 """
 
 from __future__ import annotations

@@ -168,10 +168,11 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     problems: list[str] = []
     patches: list[PatchFile] = []
     covers: list[NotApplied] = []
+    room = _Room()
     for listed in order.files:
         strip = DEFAULT if listed.strip is None else listed.strip
         try:
-            patches += [_at_depth(patch, strip, problems) for patch in _load(directory, listed, covers)]
+            patches += [_at_depth(patch, strip, problems) for patch in _load(directory, listed, covers, room)]
         except OSError as error:
             problems.append(f"{listed.file}: {error.strerror or error}")
     series = Series(name=name, directory=directory, patches=tuple(patches), left=(*covers, *order.left))
@@ -190,7 +191,22 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     return series
 
 
-def _load(directory: Path, listed: Listed, covers: list[NotApplied]) -> Iterator[PatchFile]:
+class _Room:
+    """The bytes that the packed patches of a series may still unpack to. Small files can unpack to gigabytes."""
+
+    LARGEST = 256 << 20
+
+    def __init__(self) -> None:
+        self.left = self.LARGEST
+
+    def take(self, size: int) -> None:
+        """Count what was unpacked. Raises `OSError` if that is too much."""
+        self.left -= size
+        if self.left < 0:
+            raise OSError(f"the packed patches of the series unpack to more than {self.LARGEST >> 20} MiB together")
+
+
+def _load(directory: Path, listed: Listed, covers: list[NotApplied], room: _Room) -> Iterator[PatchFile]:
     """Yield the patches of one file: one for each mail of a mailbox. Add cover letters to `covers`."""
     path = directory / listed.file
     status = path.stat()
@@ -201,7 +217,9 @@ def _load(directory: Path, listed: Listed, covers: list[NotApplied]) -> Iterator
         return
     data = path.read_bytes()
     if packed_as(path.name) is not None:
-        data = _unpacked(path.name, data)
+        if room.left >= 0:
+            data = _unpacked(path.name, data)
+        room.take(len(data))
     mails = [(1, data)] if is_anchored(path.name) else split_mails(data)
     for place, (line, mail) in enumerate(mails, 1):
         file = listed.file if len(mails) == 1 else f"{listed.file}#{place}"

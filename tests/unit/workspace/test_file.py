@@ -31,6 +31,21 @@ def complaints(tmp_path: Path, run_cli: RunCli, text: str | bytes) -> list[str]:
     return [line.partition("patchstack.yaml:")[2] for line in told]
 
 
+def test_a_file_that_would_take_the_parser_minutes_is_refused_at_once(tmp_path: Path, run_cli: RunCli) -> None:
+    written(tmp_path, GOOD + "".join(f"k{number}: {{a: 1}}\n" for number in range(100_000)))
+    ran = run_cli("verify")
+    assert ran.code == 2
+    assert "patchstack.yaml cannot be read: too large: " in ran.stderr
+    assert "bytes, and 1048576 at most are read" in ran.stderr
+
+
+def test_a_toolkit_is_an_absolute_path(tmp_path: Path, run_cli: RunCli) -> None:
+    """A relative one would be a directory of the work tree, which others may have written."""
+    text = GOOD + "variants:\n  mine: {extends: cuda, toolkit: cuda}\n"
+    (told,) = complaints(tmp_path, run_cli, text)
+    assert told == "7: variants.mine.toolkit: 'cuda' is not an absolute path of the engine's machine"
+
+
 def test_a_good_workspace_is_read_with_paths_from_its_own_directory(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD + "    fork: git@github.com:me/llama.cpp\n    fork_ref: paged\n")
     [series] = read_workspace(path).series

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from patchstack.errors import ConfigError
-from patchstack.series.files import packed
+from patchstack.series.files import directory, packed
 from patchstack.series.files.depth import TooShallow, rewritten
 from patchstack.series.files.directory import load_series
 from patchstack.series.files.mailbox import split_mails
@@ -104,6 +104,16 @@ def test_what_unpacks_to_too_much_is_refused(
             with pytest.raises(ConfigError) as refused:
                 load_series(directory)
             assert refused.value.problems == (f"0001-a.patch.{suffix}: it unpacks to more than 1 MiB",)
+
+
+def test_packed_patches_that_are_too_much_together_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory._Room, "LARGEST", 1 << 20)
+    one = gzip.compress(b"x" * (400 << 10))
+    assert len(load_series(write_series(tmp_path / "s", {f"000{at}-a.patch.gz": one for at in (1, 2)})).patches) == 2
+    with pytest.raises(ConfigError) as refused:
+        load_series(write_series(tmp_path / "t", {f"000{at}-a.patch.gz": one for at in (1, 2, 3, 4)}))
+    told = "the packed patches of the series unpack to more than 1 MiB together"
+    assert refused.value.problems == (f"0003-a.patch.gz: {told}", f"0004-a.patch.gz: {told}")
 
 
 # mailboxes and cover letters
