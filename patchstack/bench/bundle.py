@@ -90,7 +90,7 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
         raise ComparisonDamaged("the plan of this comparison was changed after it was made")
     for key, inputs in bundle.builds.items():
         if key_problem(key, inputs):
-            raise ComparisonDamaged(f"the inputs of build {key[:12]} do not give its key: the file was changed")
+            raise ComparisonDamaged(f"the inputs of build {key[:12]} do not match its key: the file was changed")
     records = [_record(run, bundle.plan) for run in bundle.runs]
     directory = comparisons / bundle.plan.comparison
     for number, pair in enumerate(bundle.pairs, 1):
@@ -120,9 +120,9 @@ def _record(run: BundledRun, plan: Plan) -> Record:
         raise ComparisonDamaged(f"run {run.key[:12]} has an output that cannot be read: {error}") from error
     record = Record(key=run.key, ingredients=run.ingredients, facts=run.facts, blobs=blobs)
     if not record.follows():
-        raise ComparisonDamaged(f"run {run.key[:12]} has a key that does not follow from its ingredients")
+        raise ComparisonDamaged(f"run {run.key[:12]} has a key that does not match its ingredients")
     if not str(run.ingredients.get("salt")).startswith(f"comparison {plan.comparison} pair "):
-        raise ComparisonDamaged(f"run {run.key[:12]} is not of comparison {plan.comparison}")
+        raise ComparisonDamaged(f"run {run.key[:12]} does not belong to comparison {plan.comparison}")
     return record
 
 
@@ -137,7 +137,7 @@ def read_packed(file: Path) -> bytes:
     except OSError as error:
         raise InputMissing(f"{file} cannot be read: {error.strerror}") from error
     if len(content) > _MOST:
-        raise ComparisonDamaged(f"{file} holds more than {_MOST >> 20} MiB")
+        raise ComparisonDamaged(f"{file} is larger than {_MOST >> 20} MiB")
     return content
 
 

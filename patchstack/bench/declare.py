@@ -41,7 +41,7 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
         if demand is not None and demand not in list(Demand):
             one.complain("demand", f"{demand!r} is neither {' nor '.join(Demand)}")
         if ("margin" in one.node or "guard_margin" in one.node) and not why:
-            one.complain(None, "a margin of its own needs a reason: why")
+            one.complain(None, "its own margin needs a reason: why")
         if kind not in KINDS:
             if kind:
                 near = difflib.get_close_matches(kind, KINDS, 1)
@@ -134,7 +134,8 @@ def model_file(model: str, workspace: Workspace | None) -> Path:
 
 
 def _arguments(key: str, text: str) -> list[str]:
-    """The arguments of a setting: one, or those of a JSON array. Raises `UsageError` for an array of something else."""
+    """Parse the arguments of a setting: a single one, or a JSON array of them. Raises `UsageError` for an array of
+    other values."""
     if not text.startswith("["):
         return [text]
     try:
@@ -153,4 +154,4 @@ def _parsed(option: Any, key: str, text: str) -> Any:
             return {"true": True, "false": False}[text]
         return option(text) if option in (int, float, str, Path) else text
     except (ValueError, KeyError) as error:
-        raise BadValue(f"--set {key}={text}: that is no {option.__name__}") from error
+        raise BadValue(f"--set {key}={text}: it is not of type {option.__name__}") from error

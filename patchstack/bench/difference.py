@@ -43,9 +43,9 @@ def difference(
     of a length, because they give no noise, and for times that are not positive.
     """
     if min(len(shorter), len(longer)) < 2:
-        raise ValueError("two runs of each length at least: one tells no noise")
+        raise ValueError("each length needs at least two runs to measure the noise")
     if not all(math.isfinite(one) and one > 0 for one in (*shorter, *longer)):
-        raise ValueError("a time is none")
+        raise ValueError("a time is not positive")
     seconds = fmean(longer) - fmean(shorter)
     noise = math.hypot(stdev(shorter) / math.sqrt(len(shorter)), stdev(longer) / math.sqrt(len(longer)))
     problem = ""

@@ -136,7 +136,7 @@ def _run_pair(
         record = RunRecord(slot=slot, key=observation.key, output=_digest(observation), watched=seen())
         if slot in earlier:
             if (earlier[slot].key, earlier[slot].output) != (record.key, record.output):
-                raise ComparisonDamaged(f"run {slot} of pair {number} is not the one that its record names")
+                raise ComparisonDamaged(f"run {slot} of pair {number} differs from the one in its record")
             record = earlier[slot]
         runs.append(record)
         found[slot] = _figures(workload, observation, number, slot)
@@ -193,7 +193,7 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
             hardware, programs = str(made.get("hardware")), made.get("programs")
             same = programs == loaded.setdefault(run.slot, programs)
             if found_there != wanted or not hardware.startswith(plan.machine) or not same:
-                raise NotJudged(f"run {run.slot} of pair {record.number} is not the one of the plan {plan.comparison}")
+                raise NotJudged(f"run {run.slot} of pair {record.number} does not belong to the plan {plan.comparison}")
             figures[run.slot] = _figures(workload, observation, record.number, run.slot)
         found.append(_pair_run(plan, record, figures))
     return tuple(found)
@@ -211,7 +211,7 @@ def read_record(plan: Plan, directory: Path, number: int) -> PairRecord | None:
     slots = tuple(run.slot for run in record.runs)
     wanted = (plan.comparison, number, plan.coin(number), order(plan, plan.coin(number)))
     if (record.comparison, record.number, record.coin, slots) != wanted:
-        raise ComparisonDamaged(f"{path} does not fit the plan: it was changed after it was made")
+        raise ComparisonDamaged(f"{path} does not match the plan: it was changed later")
     return record
 
 
@@ -273,7 +273,7 @@ def _observed(
     if observed.observation is None:
         raise NotJudged(
             f"{_who(slot)} cannot be measured, in pair {number}: {complaint_of(observed)}",
-            hint=f"what ran is kept; patchstack bench resume {plan.comparison} goes on",
+            hint=f"finished runs are kept; patchstack bench resume {plan.comparison} continues",
         )
     return observed.observation
 

@@ -119,7 +119,7 @@ def read_plan(directory: Path) -> Plan:
     if not is_named(plan) or plan.comparison != directory.name:
         raise ComparisonDamaged(
             f"{path} was changed after it was made: it is not the plan {directory.name}",
-            hint="a plan is made before the first run and never edited; patchstack bench ab makes another",
+            hint="a plan is made before the first run and never edited; patchstack bench ab makes a new one",
         )
     return plan
 

@@ -86,7 +86,7 @@ def bisect_command(
 
     command = _words(run)
     if to is not None and (good is not None or bad is not None):
-        raise OptionConflict("--good and --bad name patches: they do not go with --to")
+        raise OptionConflict("--good and --bad are patches: they cannot be combined with --to")
     configs = chosen_series([series] if series else [], workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
         raise AmbiguousName("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
@@ -115,7 +115,7 @@ def _words(text: str) -> list[str]:
     except ValueError as error:
         raise BadValue(f"--run {text}: {error}") from error
     if not words:
-        raise BadValue("--run CMD is missing", hint="--run 'make test', say: it exits 0 where all is well")
+        raise BadValue("--run CMD is missing", hint="--run 'make test', for example: it exits with 0 on success")
     return words
 
 

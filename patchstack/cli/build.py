@@ -128,7 +128,7 @@ def build_command(
         _store(list_=list_, gc=gc, days=30.0 if older_than is None else older_than, json=json)
         return
     if older_than is not None:
-        raise OptionConflict("--older-than without --gc")
+        raise OptionConflict("--older-than needs --gc")
     request = Request(
         cmake=parse_definitions(tuple(define or ()), "--define"),
         compile=parse_definitions(tuple(compile_define or ()), "--compile-define"),
@@ -252,7 +252,7 @@ def _size(text: str | None) -> int | None:
         return None
     size = parse_size(text)
     if not size:
-        raise BadValue(f"--memory {text} is not a size", hint="--memory 16GiB, say")
+        raise BadValue(f"--memory {text} is not a size", hint="--memory 16GiB, for example")
     return size
 
 

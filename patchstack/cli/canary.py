@@ -98,11 +98,9 @@ def canary_command(
 def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: bool, days: int) -> None:
     """Raise `UsageError` for options that cannot be combined."""
     if strict and not blame:
-        raise OptionConflict(
-            "--strict is for --blame", hint="both columns are shown without it; add --blame, or leave it"
-        )
+        raise OptionConflict("--strict needs --blame", hint="add --blame; both columns are shown without --strict")
     if svg is not None and not forecast:
-        raise OptionConflict("--svg is for --forecast", hint="add --forecast")
+        raise OptionConflict("--svg needs --forecast", hint="add --forecast")
     if days < 1:
         raise BadValue(f"--days {days} is not a number of days")
 

@@ -60,7 +60,7 @@ def checkout_command(
     from patchstack.workflow.checkout import CheckoutOrder, check_out_series
 
     if patch is not None and (at is not None or no_files):
-        raise OptionConflict("--patch goes neither with --at nor with --no-files")
+        raise OptionConflict("--patch cannot be combined with --at or --no-files")
     config = one_series(the_workspace(workspace), [series])
     order = CheckoutOrder(directory=directory, at=at, patch=patch, files=not no_files, clone=worktree_of, branch=branch)
     made = check_out_series(config, order, open_cache(offline=offline), talk)

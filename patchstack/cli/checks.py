@@ -33,9 +33,9 @@ RecordWhyOption = Annotated[
 def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str | None, policy: str | None) -> None:
     """Raise `UsageError` for options that cannot be combined."""
     if why is not None and name is None:
-        raise OptionConflict("--why is for --record", hint="add --record NAME")
+        raise OptionConflict("--why needs --record", hint="add --record NAME")
     if name is not None and not (why or "").strip():
-        raise OptionConflict("--record needs --why", hint="--why TEXT is kept beside the sites")
+        raise OptionConflict("--record needs --why", hint="--why TEXT is stored with the sites")
     if name is not None and policy is not None:
         raise OptionConflict(
             "--record writes patchstack.yaml, which --policy-from sets aside", hint="record without --policy-from"

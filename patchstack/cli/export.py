@@ -45,7 +45,7 @@ def export_command(
     """Write the series and its lock from the fork: one commit is one patch, the same bytes on every machine."""
     if output is not None:
         if dry_run or renumber or discard_edits or same or json:
-            raise OptionConflict("-o writes a copy: it goes with --form alone")
+            raise OptionConflict("-o writes a copy: it can only be combined with --form")
         _copy(one_series(the_workspace(workspace), series or ()), output, form)
         return
     if form is not None:

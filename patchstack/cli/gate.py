@@ -212,9 +212,7 @@ def record_command(
     from patchstack.workflow.gates import Asked, record_gate, suite_to_record
 
     if not why.strip():
-        raise ReasonMissing(
-            "a reference without a reason is worth nothing", hint='--why "what changed, and why it may"'
-        )
+        raise ReasonMissing("a reference needs a reason", hint='--why "what changed, and why it may"')
     found = the_workspace(workspace)
     whole, named = _suite(found, suite), tuple(because or ())
     chosen = suite_to_record(whole, gate, named)

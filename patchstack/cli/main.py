@@ -54,7 +54,7 @@ COMMANDS = {
     "apply": Lazy("patchstack.cli.apply:apply_command", "Apply a series to a source directory.", _MORE),
     "trace": Lazy("patchstack.cli.trace.app:trace_app", "Count the traces in a log of llama.cpp.", _MORE),
     "gpu": Lazy("patchstack.cli.gpu:gpu_app", "Check and lock the GPU.", _MORE),
-    "cost": Lazy("patchstack.cli.cost.app:cost_app", "What a model must cost: bytes, floors, memory, reuse.", _MORE),
+    "cost": Lazy("patchstack.cli.cost.app:cost_app", "Show the least cost of a model from its header.", _MORE),
     "hook": Lazy("patchstack.cli.hook:hook_app", "Check each commit of the fork, as a git hook.", _MORE),
     "ci": Lazy("patchstack.cli.ci.app:ci_app", "Commands for continuous integration.", _MORE),
 }

@@ -162,7 +162,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
         from patchstack.causes import JobRefused
 
         raise JobRefused(
-            "what a change brings is not run on this machine itself: the engine host has no sandbox",
+            "code from a change does not run on this machine: the engine host has no sandbox",
             hint="--engine host on the command line, if the machine is made for it; else --engine docker",
         )
     if named == "host" and (os.environ.get("CI") or (workspace is not None and workspace.policy is not None)):

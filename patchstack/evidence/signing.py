@@ -63,14 +63,14 @@ def sign(decision: Decision, directory: Path, key: Path) -> Path:
     if decision.format < 2:
         raise SigningRefused(
             f"decision {decision.id[:12]} is of format 1: it does not hold the digests of its evidence",
-            hint="patchstack accept COMMIT decides anew, in format 2",
+            hint="patchstack accept COMMIT makes a new decision in format 2",
         )
     if not key.is_file():
         raise SigningRefused(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
     done = _ssh_keygen("sign", "-f", str(key.absolute()), "-n", NAMESPACE, stdin=decision.content)
     if not done.ok or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         told = done.complaint.splitlines()[-1] if done.complaint else f"ssh-keygen exits with {done.code}"
-        raise SigningRefused(f"{key} does not sign: {told}", hint="a key with a passphrase signs through ssh-agent")
+        raise SigningRefused(f"{key} cannot sign: {told}", hint="a key with a passphrase signs through ssh-agent")
     path = directory / f"{decision.id}.{hashlib.sha256(done.stdout).hexdigest()[:16]}.sig"
     replace_file(path, done.stdout)
     return path

@@ -106,7 +106,7 @@ class Evidence:
         except OSError as error:
             raise BadRecord(f"cannot be read: {error.strerror or error}") from error
         if hashlib.sha256(content).hexdigest() != digest:
-            raise BadRecord("has a content that is not its name")
+            raise BadRecord("has content that does not match its name")
         return _decoded(content, self.outputs)
 
     def digests(self) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _decoded(content: bytes, outputs: Outputs) -> Record:
         if schema != SCHEMA:
             raise BadRecord(f"has the schema {schema}, not {SCHEMA}")
         if not isinstance(ingredients, dict) or not isinstance(facts, dict) or key_of(ingredients) != key:
-            raise BadRecord("has a key that does not follow from its ingredients")
+            raise BadRecord("has a key that does not match its ingredients")
         blobs = {str(name): _output(str(name), entry, outputs) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRecord(f"is damaged: {type(error).__name__}: {error}") from error

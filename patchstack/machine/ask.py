@@ -132,7 +132,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
         return Reach(ask=over_ssh(about.endpoint), places=PLACES, how=about.endpoint)
     if image is None:
         raise AmbiguousName(
-            f"the machine of {about.spec} can be asked only from inside a container: of which image?",
+            f"the machine of {about.spec} is reachable only from a container, and no image was named",
             hint="--image NAME, the one the build was made in; or reach the engine by ssh://USER@HOST",
         )
     return Reach(

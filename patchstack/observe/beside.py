@@ -69,7 +69,8 @@ class _Lines:
 
 
 def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None:
-    """Return where a server listens once it does; None if it ended first, or does not listen within `seconds`."""
+    """Wait until a server listens, and return its address; None if it ends first, or does not listen within
+    `seconds`."""
     if isolated:
         return f"127.0.0.1:{PORT}" if server.wait(0) is None else None
     deadline = time.monotonic() + seconds
@@ -123,7 +124,7 @@ def ask(
             with engine.start(job, lines.take, beside=server) as client:
                 outcome, ended, stopped = _followed(client, server, seconds, beside)
         except PatchstackError:
-            # Nothing can share the loopback of a container that has ended.
+            # No job can share the loopback interface of a container that has ended.
             if server is None or (gone := server.wait(1.0)) is None:
                 raise
             return Asked(outcome=gone, said=lines.end(), files={}, server_ended=True)

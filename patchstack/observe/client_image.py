@@ -1,4 +1,4 @@
-"""The image in which a program beside a server runs: one that has Python."""
+"""Find an image with Python for the client of a server."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SCRIPT = 'command -v python3 >/dev/null && exec python3 -I -S -c "$0"'
 def client_image(
     engine: Engine, about: About, beside: Beside, programs: Programs, memory: Path, *, offline: bool = False
 ) -> str | None:
-    """Return the image for a program beside a server of these programs; None on an engine without images.
+    """Return the image for the client of a server of these programs; None on an engine without images.
 
-    It is the one that the program names, else the server's own if that has Python, else that of the recipe `client`,
+    It is the one that the client names, else the server's own if that has Python, else that of the recipe `client`,
     which is made the first time, unless `offline`. `memory` is a directory that records which images have Python.
     Raises `ImageMissing` if the image is missing and cannot be made.
     """
@@ -57,7 +57,7 @@ def client_image(
 
 
 def _has_python(engine: Engine, image: str, platform: str, memory: Path) -> bool:
-    """Whether an image has what the client needs. It is asked once."""
+    """Return whether an image has the Python that the client needs. The answer is cached."""
     found = engine.image(image, platform=platform)
     if found is None:
         return False

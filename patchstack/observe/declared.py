@@ -212,7 +212,7 @@ def values_of_options(
 
     def refuse() -> None:
         if problems:
-            raise SettingsRefused("the gate cannot be run so", problems=problems)
+            raise SettingsRefused("the gate cannot run with these settings", problems=problems)
 
     values = Values(
         found,
@@ -504,7 +504,7 @@ class Group:
         return values
 
     def convert(self, given: Any, name: str, models: Models) -> Values:
-        raise Refused("is for suites alone")
+        raise Refused("is only for suites")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,4 +528,4 @@ class Named(Generic[T]):
         return tuple(found)
 
     def convert(self, given: Any, name: str, models: Models) -> tuple[T, ...]:
-        raise Refused("is for suites alone")
+        raise Refused("is only for suites")

@@ -113,7 +113,7 @@ class Paths:
                 return f"{self.run}/inputs/{name}"
             if kind == "kept" and _NAME.match(name):
                 return f"{self.kept}/{name}"
-            raise BadPath(f"{invocation.what}: {match.group(0)} stands for nothing in {text!r}")
+            raise BadPath(f"{invocation.what}: {match.group(0)} is an unknown placeholder in {text!r}")
 
         return _PLACEHOLDER.sub(path, text)
 

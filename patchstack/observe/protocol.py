@@ -36,8 +36,8 @@ class Invocation:
     the directory that the run may write to, which is empty at the start and removed at the end. `env` is the whole
     environment: only these variables and those of every job (PATH, HOME, LC_ALL, the library path) are set. stdin is
     closed. `keeps` are the names of kept files that the run makes. `brings` are files of `{work}` to bring back.
-    `beside` makes the program a server, which runs as long as its client does. `requests` are what the client asks, in
-    order, if it does nothing else: then they are in the key, and the client is not. `seconds` limits the wall time of
+    `beside` makes the program a server, which runs as long as its client does. `requests` are the client's requests, in
+    order, if it does nothing else. The key then contains them instead of the client. `seconds` limits the wall time of
     all of it. More than `output` bytes on a stream end the run.
     """
 

@@ -42,7 +42,7 @@ class RecordedBuilds:
             short = str(path.relative_to(self.root)) if path.is_absolute() and path.is_relative_to(self.root) else name
             if short in self.files:
                 return self.files[short]
-        raise NotRecorded(f"no files are recorded of the other build {names[0][:12]}")
+        raise NotRecorded(f"no files are recorded for the other build {names[0][:12]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -220,7 +220,7 @@ class Runner:
         digest = self.digest_of(model)
         if model.sha256 is not None and digest != model.sha256:
             raise ModelMissing(
-                f"model {model.name} is not the one of its digest: {model.path} is sha256 {digest}, not {model.sha256}",
+                f"model {model.name} does not match its digest: {model.path} is sha256 {digest}, not {model.sha256}",
                 hint="fetch it again, or correct sha256: in patchstack.yaml",
             )
         return digest

@@ -1,4 +1,4 @@
-"""What came of a server and the program beside it, as an observation."""
+"""Convert the results of a server and its client to an observation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from patchstack.observe.beside import Asked
 from patchstack.observe.protocol import Invocation, Observation, Reply
 
 ANSWERS = "answers.json"
-"""The file that a program beside a server leaves of the requests of an invocation: a JSON object. `state` is
-`answered`, `not-ready` or `broke`; `overflowed` says that an answer was too long; `answers` has a pair for each answer
-that came whole: its status, and its body in base64."""
+"""The file of answers that a client leaves: a JSON object. `state` is `answered`, `not-ready` or `broke`. `overflowed`
+means that an answer was too long. `answers` has a pair for each complete answer: its status, and its body in base64."""
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED = (0, 128 + 15, 128 + 9)
 
 
 class Service(StrEnum):
-    """How serving went."""
+    """The outcome of serving."""
 
     ANSWERED = "every request was sent, and the server was there to the end"
     ENDED_EARLY = "the server ended before it was ready"
@@ -33,8 +32,8 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that ran. `asked` is what came of the program beside it, None if that did not start. `alive`: the server
-    was there until it was told to end; `outcome` is its own. `seconds` is the time of all of it."""
+    """A server that ran. `asked` is the result of its client, None if the client did not start. `alive`: the server ran
+    until it was told to end. `outcome` is the server's outcome. `seconds` is the total time."""
 
     asked: Asked | None
     alive: bool
@@ -46,7 +45,7 @@ class ServerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the program beside a server left. `replies` are those that came whole."""
+    """The answers that a client left. `replies` are the complete ones."""
 
     state: str = ""
     overflowed: bool = False
@@ -54,7 +53,7 @@ class Answers:
 
 
 def read_answers(content: bytes) -> Answers:
-    """Return what a file of answers has; nothing of one that is damaged or that does not exist."""
+    """Return the answers in a file; none if it is damaged or does not exist."""
     try:
         found = json.loads(content)
         pairs = [(int(status), base64.b64decode(body, validate=True)) for status, body in found["answers"]]
@@ -68,8 +67,8 @@ def read_answers(content: bytes) -> Answers:
 
 
 def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
-    """Return what a server answered to the requests of an invocation: a reply for each, of status 0 if none came. How
-    serving went is in `files` under `service`."""
+    """Return the observation of a server that was asked the requests of an invocation: a reply for each, with status 0
+    if none came. `files` has the outcome of serving under `service`."""
     answers = read_answers(run.asked.files.get(ANSWERS, b"")) if run.asked is not None else Answers()
     count = len(invocation.requests)
     missing = (Reply(status=0, body=b""),) * (count - len(answers.replies))
@@ -93,7 +92,7 @@ def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
 
 
 def measured(run: ServerRun, key: str) -> Observation:
-    """Return what the program beside a server left of it: its files, what it said, and the server's output."""
+    """Return the observation of a measured server: the client's files and output, and the server's output."""
     stderr = run.stdout + run.stderr
     if run.asked is None:
         return Observation(
@@ -118,12 +117,12 @@ def measured(run: ServerRun, key: str) -> Observation:
 
 
 def file_limit(output: int) -> int:
-    """Return the most bytes in a file of a server's output, of which `ulimit` counts blocks of 512."""
+    """Return the limit on a file of a server's output in bytes, rounded to the 512-byte blocks of `ulimit`."""
     return max(1, output // 512) * 512
 
 
 def _code(run: ServerRun) -> int:
-    """The server's exit code. One that was told to end, and did, has done nothing wrong."""
+    """Return the server's exit code. A server that ended on request did nothing wrong."""
     return 0 if run.alive and run.outcome.code in _STOPPED else run.outcome.code
 
 

@@ -118,7 +118,7 @@ class Station:
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths, gpu=gpu), lambda _: None) as server:
             asked = self._asked(invocation, beside, engine, server, image)
-            # A server that dies of a request breaks its connection first.
+            # A server that a request kills closes its connection before it ends.
             alive = server.wait(0 if asked is None or asked.outcome.ok else _DYING) is None
             outcome = server.stop(_STOPPED_WITHIN)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:

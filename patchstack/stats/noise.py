@@ -24,7 +24,7 @@ class Noise:
 def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
     """Return the noise of pairs of one side, from their x = ln(B/A) and coins. Raises `ValueError` for no pairs."""
     if not xs or len(xs) != len(coins):
-        raise ValueError("each pair has a coin, and there is one at least")
+        raise ValueError("each pair needs a coin, and there must be at least one pair")
     middle = median(xs)
     seconds = [coin * x for x, coin in zip(xs, coins, strict=True)]
     return Noise(

@@ -32,7 +32,7 @@ class Interval:
 
 
 class Evidence:
-    """What the pairs of one row show so far. Logarithms of B/A, larger is better for B."""
+    """The evidence of the pairs of one row so far. Values are logarithms of B/A, larger is better for B."""
 
     def __init__(self, xs: Sequence[float], coins: Sequence[int]) -> None:
         """Take x = ln(B/A) of each pair in order, and its coin: +1 if B ran second, -1 if A did.

@@ -123,7 +123,7 @@ def programs_named(what: str, where: Where) -> Programs:
         if not directory.is_dir():
             raise NoSuchBuild(f"there are no programs in {what}: it is not a directory")
         if about.isolated and where.image is None:
-            raise AmbiguousName(f"{about.spec} runs containers: of which image?", hint="--image NAME")
+            raise AmbiguousName(f"{about.spec} runs containers, and no image was named", hint="--image NAME")
         return Programs(
             directory=directory,
             platform=about.platform,
@@ -156,14 +156,14 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
     for env in (side_a.env, side_b.env, wanted.workload.env):
         if (variable := profiler_of(env)) is not None:
             raise SettingsRefused(
-                f"{variable} loads a profiler: the throughput of a profiled run is none",
+                f"{variable} loads a profiler: a profiled run gives no throughput",
                 hint="compare without it; patchstack trace looks into runs that were recorded",
             )
     for name in wanted.switch:
         if not _knows(b, name):
             raise SettingsRefused(
                 f"no program of {b.name} knows {name}: the switch cannot be on",
-                hint="is that build made with the patch that reads it?",
+                hint="check that the build contains the patch that reads it",
             )
     if not any(row.primary for row in wanted.rows):
         raise SettingsRefused(f"workload {wanted.workload.name} has no primary row")
@@ -351,7 +351,7 @@ def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workl
     for one in workload.models:
         digest = runner.digest_of(Model(name=one.name, path=one.path))
         if one.sha256 is not None and one.sha256 != digest:
-            raise ModelMissing(f"model {one.name} is not the one of its digest: {one.path} is sha256 {digest}")
+            raise ModelMissing(f"model {one.name} does not match its digest: {one.path} is sha256 {digest}")
         found.append(msgspec.structs.replace(one, sha256=digest))
     return msgspec.structs.replace(workload, models=tuple(found))
 

@@ -58,7 +58,7 @@ def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) 
     if row.check.kind != "sites":
         raise SettingsRefused(f"{name} is a check of kind {row.check.kind}, and records nothing")
     if not why.strip():
-        raise ReasonMissing(f"--record {name} needs a reason", hint="--why TEXT is kept beside the sites")
+        raise ReasonMissing(f"--record {name} needs a reason", hint="--why TEXT is stored with the sites")
     sites = row.found.sites
     if not sites:
         raise NothingToRecord(f"nothing to record for {name}: {row.found.reason}")

@@ -79,9 +79,9 @@ def measure_command(
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
     if not any(TOKENS in word for word in command):
-        raise BadValue(f"the command does not say {TOKENS}: both lengths would be the same run")
+        raise BadValue(f"the command lacks {TOKENS}: both runs would have the same length")
     if (variable := profiler_of(env)) is not None or Path(command[0]).name in PROFILERS:
-        raise SettingsRefused(f"{variable or command[0]} is a profiler: the throughput of a profiled run is none")
+        raise SettingsRefused(f"{variable or command[0]} is a profiler: a profiled run gives no throughput")
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(1, repeats + 1):
         for which, length in enumerate(tokens):

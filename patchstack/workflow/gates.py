@@ -50,7 +50,7 @@ def run_alone(
     about = connection.engine.about()
     if about.isolated and image is None:
         raise AmbiguousName(
-            f"{about.spec} runs containers: of which image?", hint="--image NAME; the one the build was made in"
+            f"{about.spec} runs containers, and no image was named", hint="--image NAME; the one the build was made in"
         )
     programs = Programs(directory=directory, platform=about.platform, image=image, gpus=uses_gpu(directory))
     with (
@@ -200,7 +200,7 @@ def prepare_suite(
     about = connection.engine.about()
     programs, what = meant.on(about, image)
     if about.isolated and programs.image is None:
-        raise AmbiguousName(f"{about.spec} runs containers: of which image?", hint="--image NAME")
+        raise AmbiguousName(f"{about.spec} runs containers, and no image was named", hint="--image NAME")
     opened = functools.partial(
         open_runner,
         connection,
@@ -230,7 +230,7 @@ def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
         raise SettingsRefused(
-            f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is"
+            f"gate {', '.join(strangers)} cannot be evidence", hint=f"evidence is a gate of kind {', '.join(EVIDENCE)}"
         )
     return chosen
 

@@ -59,7 +59,7 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
     )
     if path.exists() and _OURS.encode() not in path.read_bytes():
         line = script.splitlines()[-1].removeprefix("exec ")
-        raise AlreadyExists(f"{path} is a hook of somebody else's", hint=f"add this line to it: {line}")
+        raise AlreadyExists(f"{path} is a hook that patchstack did not install", hint=f"add this line to it: {line}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, script.encode())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 20
-"""The most bytes of a file that a person writes. Longer files, which others may have written, take too long to parse."""
+"""The most bytes of a file that a person writes. Longer ones, which others may have written, take too long to parse."""
 
 
 def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> Any:

@@ -298,7 +298,7 @@ def test_a_rejected_candidate_is_kept_found_and_warned_of(toy: Toy) -> None:
     assert "Nobody reads it." in stderr
     code, _, stderr = run(toy, "reject", "product", "--why", " ")
     assert code == 2
-    assert "a rejection without a reason is worth nothing" in stderr
+    assert "a rejection needs a reason" in stderr
     code, _, stderr = run(toy, "reject", "product", "--why", "After all.")
     assert code == 2
     assert "was accepted" in stderr
@@ -499,7 +499,7 @@ def test_a_switch_is_accepted_with_the_gate_that_it_brings(toy: Toy) -> None:
     commit = toy.fork.repo.commit("Be loud", {"main.c": loud}, body="Switch: TOY_LOUD")
     code, _, stderr = accept(toy, "--suite", "quick")
     assert code == 2
-    assert "error: no gate shows that a switch does something" in stderr
+    assert "error: no gate proves the effect of a switch" in stderr
     assert f"  - {commit[:12]} (Be loud): Switch: TOY_LOUD" in stderr
     assert "hint: name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON" in stderr
     workspace.write_text(workspace.read_text().replace(", must_not: LOUD", ""))

@@ -170,7 +170,7 @@ def test_a_link_to_what_a_job_may_never_see_is_refused_too(
 
 
 def test_a_path_that_is_not_there_is_named_and_not_made(engine: ContainerEngine) -> None:
-    with pytest.raises(MissingError, match=r"^the engine's machine has no /no/such, which test wants to see$"):
+    with pytest.raises(MissingError, match=r"^the engine's machine has no /no/such, which test needs$"):
         ran(engine, job("true", paths=(EnginePath(source="/no/such", target="/x"),)))
 
 
@@ -214,7 +214,7 @@ def test_an_image_without_a_shell_is_named_for_what_it_lacks(engine: ContainerEn
 
 
 def test_a_job_without_an_image_is_refused(engine: ContainerEngine) -> None:
-    with pytest.raises(UsageError, match=r"names no image"):
+    with pytest.raises(UsageError, match=r"has no image"):
         ran(engine, job("true", image=None))
 
 

@@ -132,7 +132,9 @@ def test_a_host_whose_engine_is_not_running_is_said_to_be_one(engine: ContainerE
 
 def test_without_an_ssh_program_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match=r"^ssh is not installed here, and the engine is behind it$") as refused:
+    with pytest.raises(
+        MissingError, match=r"^ssh is not installed here, and the engine is reached over it$"
+    ) as refused:
         container_engine("ssh://dgx").about()
     assert refused.value.hint == "apt-get install openssh-client"
 

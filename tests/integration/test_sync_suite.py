@@ -108,7 +108,7 @@ def test_a_gate_that_fails_keeps_the_pin_and_continue_asks_again(syncing: Syncin
     assert ran.code == 1
     assert "error: the pin does not move: suite quick does not hold on the new branch" in ran.stderr
     assert "  - FAIL gate quiet (new pin): " in ran.stderr
-    assert "hint: --drop N --why TEXT leaves a patch out, --abort gives the sync up; " in ran.stderr
+    assert "hint: --drop N --why TEXT leaves a patch out, --abort aborts the sync; " in ran.stderr
     shown = syncing.run("sync")
     assert shown.code == 1
     assert "FAIL     gate quiet (new pin): " in shown.stdout

@@ -1,4 +1,4 @@
-"""Images of the recipes that patchstack ships: named by what is in the recipe, and made once."""
+"""Images of the recipes that patchstack ships. They are named by the content of the recipe, and built once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeImage:
-    """An image with a recipe. `image` is its plain name, `recipe` the directory, `platform` what it is for."""
+    """An image with a recipe. `image` is its plain name, `recipe` the directory, `platform` its platform."""
 
     image: str
     recipe: Path
@@ -24,7 +24,7 @@ class RecipeImage:
 
     @property
     def name(self) -> str:
-        """The name that follows from the recipe."""
+        """The name that contains the digest of the recipe."""
         return recipe_image(self.image, self.recipe)
 
 
@@ -36,8 +36,8 @@ def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
 
 
 def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
-    """Return the error, with a hint how to use the image of the plain name if there is one. It is never used unasked,
-    because a plain name does not say what the image was made from."""
+    """Return the error, with a hint how to use the image of the plain name if there is one. It is used only on request,
+    because a plain name does not show what the image was made from."""
     plain = wanted.image
     try:
         engine.image(plain, platform=wanted.platform)
@@ -49,7 +49,7 @@ def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> 
 
 
 def build_recipe_image(engine: BuildsImages, wanted: RecipeImage, talk: Talk) -> Image:
-    """Build the image of the recipe. Raises what `build_image` raises."""
+    """Build the image of the recipe. Raises the errors of `build_image`."""
     talk(f"there is no image {wanted.name} yet: building it from {wanted.recipe}, once")
     return engine.build_image(
         wanted.recipe, tag=wanted.name, platform=wanted.platform, args={}, output=lambda _: None, network=None

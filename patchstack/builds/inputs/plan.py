@@ -98,7 +98,7 @@ def make_plan(request: Request, variants: Variants, about: About, default: Setti
     """
     variant, why = _variant(request, variants, default)
     if variant.targets is None:
-        raise VariantUnusable(f"variant {variant.name} has no targets", hint="targets: [llama-server], say")
+        raise VariantUnusable(f"variant {variant.name} has no targets", hint="targets: [llama-server], for example")
     cmake = _definitions(variant.cmake, request.cmake, "--define")
     compile_ = _definitions(variant.compile, request.compile, "--compile-define")
     architecture, setting = _architecture(variant)
@@ -229,7 +229,7 @@ def _native(
     ]
     if asked and not (about.local and about.platform == platform.value):
         raise BuildPlanRefused(
-            "native code is made for the machine that builds, and this engine is another machine",
+            "native code is for the machine that builds it, but this engine is a different machine",
             problems=asked,
             hint="name the architecture instead, or build there with --engine host",
         )

@@ -241,9 +241,7 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
     outcome = engine.run(job, said.extend)
     if not outcome.ok:
         words = said.decode("utf-8", "replace").strip()
-        raise ToolchainUnusable(
-            f"image {image.reference} cannot say what tools it has: {words or f'exit {outcome.code}'}"
-        )
+        raise ToolchainUnusable(f"image {image.reference} cannot list its tools: {words or f'exit {outcome.code}'}")
     pairs = [line.partition("\t") for line in said.decode("utf-8", "replace").splitlines()]
     return {tool.strip(): version.strip() for tool, separator, version in pairs if separator}
 
@@ -262,9 +260,7 @@ def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) 
         raise ToolchainUnusable(f"{where} has no nvcc, and {plan.variant} needs CUDA", hint=hint)
     complaint = toolkit_complaint(plan.arch, toolchain.cuda)
     if complaint is not None:
-        raise ToolchainUnusable(
-            f"{complaint} ({where})", hint="name an image, or with --toolkit a toolkit, that knows it"
-        )
+        raise ToolchainUnusable(f"{complaint} ({where})", hint="use an image or a toolkit (--toolkit) that supports it")
 
 
 def _compiler_parts(compiler: str) -> list[Path]:

@@ -64,7 +64,7 @@ class Store:
         """Return the build whose key starts with `prefix`. Raises `MissingError` for none, `UsageError` for several."""
         found = [stored for stored in self.all() if stored.key.startswith(prefix)]
         if not found:
-            raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows those that are here")
+            raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows the stored builds")
         if len(found) > 1:
             raise AmbiguousName(
                 f"{prefix} is the start of {len(found)} keys", problems=[stored.key for stored in found]

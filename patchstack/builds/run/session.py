@@ -56,15 +56,15 @@ class Watch(Protocol):
     """An observer of a build."""
 
     def phase(self, name: str) -> None:
-        """A part of the work begins: send, configure, compile, fetch, prove."""
+        """Report the start of a part of the work: send, configure, compile, fetch, prove."""
         ...
 
     def output(self, chunk: bytes) -> None:
-        """Output of the commands."""
+        """Report output of the commands."""
         ...
 
     def talk(self, text: str) -> None:
-        """A message for the user."""
+        """Show a message to the user."""
         ...
 
 

@@ -85,7 +85,7 @@ def judge(settings: CommandSettings, view: View) -> Found:
 def _carried_out(settings: CommandSettings, view: View, engine: Engine, output: object) -> Outcome:
     about = engine.about()
     if about.isolated and settings.image is None:
-        raise SettingsRefused(f"it names no image, which engine {about.spec} needs")
+        raise SettingsRefused(f"it has no image, which engine {about.spec} needs")
     volume = Volume(name=f"patchstack-check-{secrets.token_hex(8)}", target="/tree")
     image = settings.image if about.isolated else None
     try:

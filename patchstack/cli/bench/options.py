@@ -67,7 +67,7 @@ def found_comparison(name: str | None) -> tuple[Path, Observations]:
         what = f"there is no comparison {name}" if name is not None else "there is no comparison yet"
         raise NoComparison(what, hint="patchstack bench list names them; patchstack bench ab makes one")
     if name is not None and len(found) > 1:
-        raise AmbiguousName(f"{len(found)} comparisons begin with {name}", hint="name more of it")
+        raise AmbiguousName(f"{len(found)} comparisons begin with {name}", hint="give more of the name")
     return found[0], observations
 
 

@@ -27,7 +27,7 @@ def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
     first = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^1")
     if not (merged.ok and first.ok):
         raise NotFetchable(
-            "the commit that this pull request is to be merged into is not here",
+            "the base commit of this pull request is not available",
             hint="check out with fetch-depth: 2, or name the policy with policy-from",
         )
     return first.stdout.decode("ascii").strip()

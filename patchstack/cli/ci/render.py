@@ -68,7 +68,7 @@ def sarif_command(
 
     documents = given(files)
     if not any(isinstance(document, LintDocument) for document in documents):
-        raise InputUnreadable("there is no document of lint", hint="patchstack lint --json > FILE")
+        raise InputUnreadable("there is no lint document", hint="patchstack lint --json > FILE")
     ground = ground_of(documents, patches, root, workspace)
     print(dumps(sarif(documents, ground), indent=1))
 

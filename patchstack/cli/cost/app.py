@@ -23,7 +23,7 @@ COMMANDS = {
 cost_app = typer.Typer(
     name="cost",
     cls=group_of(COMMANDS),
-    help="What a model must cost: bytes, floors, memory and reuse, from its header.",
+    help="The least cost of a model, from its header: bytes, floors, memory and reuse.",
     no_args_is_help=True,
     **STYLE,
 )
@@ -31,4 +31,5 @@ cost_app = typer.Typer(
 
 @cost_app.callback()
 def cost() -> None:
-    """What a model must cost: bytes, floors, memory and reuse, from its header. No weight is read and no GPU needed."""
+    """Show the least cost of a model, from its header: bytes, floors, memory and reuse. Reads no weights, needs no
+    GPU."""

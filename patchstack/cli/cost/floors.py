@@ -34,7 +34,7 @@ def decode_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The floor of a decode step: bytes that must be read and written, over bandwidth.
+    """Show the floor of a decode step: the bytes that must be read and written, divided by the bandwidth.
 
     With --vary, also how much it depends on each input, for the first of the streams and the first of the contexts.
     """
@@ -63,7 +63,7 @@ def prefill_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The floor of each ubatch of a prompt: the larger of bytes over bandwidth and operations over the peak.
+    """Show the floor of each ubatch of a prompt: the larger of bytes / bandwidth and operations / peak.
 
     Without a peak for a type of weights, the floor stays unknown.
     """

@@ -35,9 +35,10 @@ def ssm_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """How many tokens each recurrent head remembers, and what it saves to keep the short ones in bf16.
+    """Show how many tokens each recurrent head remembers, and the savings of short ones in bf16.
 
-    τ is taken at α = 0, without an input. It proposes; the KL divergence of the model's output decides.
+    τ is taken at α = 0, without an input. The result is a proposal; check it by the KL divergence of the model's
+    output.
     """
     from patchstack.report.cost.answers import state_answer
     from patchstack.workflow.cost import one_threshold, open_subject

@@ -190,7 +190,7 @@ def _without_trailer(connection: Connection, job: Job, name: str, seconds: float
             "docker run --privileged --rm tonistiigi/binfmt --install all",
         )
     if code is None:
-        raise _lost(connection, job, seconds, "its output broke off")
+        raise _lost(connection, job, seconds, "its output was cut off")
     raise _lost(connection, job, seconds, f"somebody else ended its container (exit {code}), or the engine stopped")
 
 

@@ -209,7 +209,7 @@ class ContainerEngine:
         """Check a job, and collect the facts that its sandbox needs."""
         sandbox.check(job, self.endpoint.socket)
         if job.image is None:
-            raise JobRefused(f"the job {job.what!r} names no image, which a container engine needs")
+            raise JobRefused(f"the job {job.what!r} has no image, which a container engine needs")
         about = self._about or self.about()
         if job.gpus and about.kind == "podman":
             raise GpuNotGiven(
@@ -219,7 +219,7 @@ class ContainerEngine:
         if about.local:
             for path in job.paths:
                 if not Path(path.source).exists():
-                    raise GpuNotGiven(f"the engine's machine has no {path.source}, which {job.what} wants to see")
+                    raise GpuNotGiven(f"the engine's machine has no {path.source}, which {job.what} needs")
             followed = tuple(replace(path, source=os.path.realpath(path.source)) for path in job.paths)
             sandbox.check(replace(job, paths=followed), self.endpoint.socket)
         image = self.image(job.image, platform=job.platform) if job.platform else self._image(job.image)

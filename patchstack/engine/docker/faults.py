@@ -117,7 +117,7 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
             hint="install the nvidia-container-toolkit on the engine's machine, then restart docker there",
         )
     if found := re.search(r"bind source path does not exist: (\S+)", words):
-        return GpuNotGiven(f"the engine's machine has no {found[1]}, which the job wants to see")
+        return GpuNotGiven(f"the engine's machine has no {found[1]}, which the job needs")
     if "no such image" in low:
         return ImageMissing(f"the engine cannot {doing}: {words}", hint="docker pull IMAGE, or build it")
     if re.search(r'exec: \\*"/bin/sh\\*"', low) and ("no such file" in low or "not found" in low):

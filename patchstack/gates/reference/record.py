@@ -51,7 +51,7 @@ def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]
             )
     kept = tuple(one for one in found if one is not None)
     if not kept:
-        raise NothingToRecord(f"nothing to record: {judgement.reason}", hint="a reference is taken from a whole answer")
+        raise NothingToRecord(f"nothing to record: {judgement.reason}", hint="a reference needs a complete answer")
     return kept
 
 

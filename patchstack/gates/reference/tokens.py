@@ -104,7 +104,7 @@ class IdsFile:
         found = reference_in(given)
         if isinstance(found, TokenReference):
             return Filed(name=str(given), reference=found)
-        raise BadValue(found, hint="--json prints the ids that came, in details")
+        raise BadValue(found, hint="--json prints the received ids in details")
 
 
 EXPECT = Setting[TokenReference | None](

@@ -205,7 +205,7 @@ class Held:
             self.lost = "the lock that this ran under is gone"
         if self.lost is not None:
             raise LockLost(
-                f"the GPU was not ours all the time: {self.lost}", hint="run again; what was measured does not count"
+                f"the GPU's lock was lost during the run: {self.lost}", hint="run again; the measurements do not count"
             )
 
     def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
@@ -269,7 +269,7 @@ class Held:
         """Take every place, or none."""
         files, now = _read(self._ask, places)
         if not files:
-            raise GpuLockUnusable("there is no place for the GPU's lock", hint="name a directory for it")
+            raise GpuLockUnusable("no directory is given for the GPU's lock", hint="name a directory for it")
         inherited = _inherited()
         holders = []
         for file in files:
@@ -371,7 +371,7 @@ def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str
         words = " ".join(said.text.split())[:300] or f"exit code {said.code}"
         raise GpuLockUnusable(
             f"the GPU's lock at {place.path} cannot be written: {words}",
-            hint="is its disk full, or its directory somebody else's? flock is in the package util-linux",
+            hint="check its disk and the owner of its directory; flock is in the package util-linux",
         )
     return said.text.strip()
 
@@ -386,7 +386,7 @@ def _now(parts: dict[str, Reply]) -> Now:
             epoch=float(epoch),
         )
     except ValueError as error:
-        raise GpuLockUnusable(f"the machine does not tell its time: {parts['now'].text[:200]!r}") from error
+        raise GpuLockUnusable(f"the machine's time cannot be read: {parts['now'].text[:200]!r}") from error
 
 
 def end_below(token: str) -> None:

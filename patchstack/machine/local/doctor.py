@@ -224,7 +224,7 @@ def _nvcc(facts: Facts) -> Check:
     tool = facts.nvcc
     if tool is None:
         found = facts.nvcc_problem or _absent("nvcc", facts)
-        get = "unset CUDACXX, or let it name a toolkit's bin/nvcc" if facts.nvcc_problem else _CUDA
+        get = "unset CUDACXX, or set it to a toolkit's bin/nvcc" if facts.nvcc_problem else _CUDA
         return Check(group="host", name="nvcc", state=State.OPTIONAL, found=found, use=use, get=get)
     if not tool.at_least(*CUDA_121):
         found = f"{_told(tool)}; too old for sm_121, which needs CUDA 12.9"

@@ -59,7 +59,7 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
         tool = _tool("nvcc", Path(found), "CUDACXX", env) if found else None
         if tool is None:
             raise ToolchainUnusable(
-                f"CUDACXX names {named}, which cannot be run", hint="unset CUDACXX, or let it name a toolkit's bin/nvcc"
+                f"CUDACXX names {named}, which cannot be run", hint="unset CUDACXX, or set it to a toolkit's bin/nvcc"
             )
         return tool
     return find_cuda_tool("nvcc", env, roots)
@@ -88,8 +88,8 @@ def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
     root = Path(said[1].strip()).resolve() if said else None
     if root is None or not (root / "bin" / "nvcc").exists():
         raise ToolchainUnusable(
-            f"{nvcc.path} does not say where its toolkit is",
-            hint="let CUDACXX name the bin/nvcc of a whole toolkit",
+            f"{nvcc.path} does not report the path of its toolkit",
+            hint="set CUDACXX to bin/nvcc of a complete toolkit",
         )
     return root
 

@@ -263,7 +263,7 @@ def _found(command: Sequence[str]) -> tuple[str, ...]:
     """Return the command with the absolute path of its program, because it runs in a different directory. A relative
     path that does not exist here is taken as a program of the tree. Raises `UsageError`."""
     if not command:
-        raise BadValue("--run is empty", hint="--run 'make test', say")
+        raise BadValue("--run is empty", hint="--run 'make test', for example")
     program = shutil.which(command[0])
     if program is not None:
         return (str(Path(program).absolute()), *command[1:])
@@ -277,6 +277,6 @@ def _refuse_doubt(row: Row, before: PointState, again: Tried) -> None:
         point = row.points[again.place]
         raise BisectAborted(
             f"{point.name} ({point.subject}) was {before.value} and is {again.said.value} now: "
-            "no answer can be trusted",
-            hint="let the command repeat what it checks until it is sure",
+            "the command is not reliable",
+            hint="make the command repeat its check until it is reliable",
         )

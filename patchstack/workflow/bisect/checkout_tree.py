@@ -129,5 +129,5 @@ def _refuse_unsafe(path: bytes) -> None:
     if any(part in (b"", b".", b"..") or part.lower() == b".git" for part in path.split(b"/")) or b"\0" in path:
         shown = path.decode("utf-8", "backslashreplace")
         raise DirectoryNotPatched(
-            f"the tree holds {shown!r}, which no directory may", hint="git fsck tells where it comes from"
+            f"the tree holds {shown!r}, which is not a safe path", hint="git fsck shows its origin"
         )

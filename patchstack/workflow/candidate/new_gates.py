@@ -101,19 +101,19 @@ def read_brings(
         problems = [f"a change may bring {MOST} gates at most"]
     if problems:
         raise DecisionRefused(
-            "a gate that a commit brings is not in the suites",
+            "a commit adds a gate that is not in the suites",
             problems=problems,
             hint="add it under suites: in patchstack.yaml, or correct the trailer New-Gate in the commit message",
         )
     shown = {gate.commit for gate in gates if gate.brought is None}
     unproven = tuple(one for one in found if one.switches and one.commit not in shown)
     if reason is not None and not reason.strip():
-        raise ReasonMissing("--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"')
+        raise ReasonMissing("--switch-unproven needs a reason", hint='--switch-unproven "why no gate can prove it yet"')
     if reason is not None and not unproven:
         raise DecisionRefused("--switch-unproven: every switch of the candidates has a gate, or there is no switch")
     if unproven and reason is None:
         raise DecisionRefused(
-            "no gate shows that a switch does something",
+            "no gate proves the effect of a switch",
             problems=[_unproven(one) for one in unproven],
             hint="a maintainer adds the gate to the policy first; or give --switch-unproven REASON"
             if any(one.gates for one in unproven)

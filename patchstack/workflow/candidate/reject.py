@@ -19,7 +19,7 @@ def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str]
     Raises `UsageError` for a rejection without a reason, or of commits that were accepted.
     """
     if not why.strip():
-        raise ReasonMissing("a rejection without a reason is worth nothing", hint='--why "what was seen, and where"')
+        raise ReasonMissing("a rejection needs a reason", hint='--why "what was seen, and where"')
     ids = {commit.oid for commit in way.new}
     for known in ledger.read():
         if known.outcome is Outcome.ACCEPTED and ids & {one.commit for one in known.candidates}:

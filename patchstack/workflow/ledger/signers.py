@@ -34,8 +34,8 @@ def find_signers(given: str, root: Path) -> Signers:
         raise SignersMissing(f"there is no file {given}, and {root} is not in a git repository")
     if _is_checked_out(top, ref):
         raise SignersUnusable(
-            f"{ref} is what is checked out here: its list is in the tree that is checked",
-            hint="name the protected branch as its remote has it: --signers origin/main",
+            f"{ref} is checked out here, so its list is in the checked tree",
+            hint="name the protected branch of the remote: --signers origin/main",
         )
     name = name or (place / DEFAULT).relative_to(top).as_posix()
     found = git.read(top, "cat-file", "blob", f"{ref}:{name}")

@@ -96,7 +96,7 @@ def _refuse(work: SyncWorkspace, state: SyncState) -> None:
         raise SyncWouldLose(
             "patches were skipped, and would be lost without a reason",
             problems=skipped,
-            hint=f"patchstack sync {name} --drop N --why TEXT says why each may go; --retry N tries it again",
+            hint=f"patchstack sync {name} --drop N --why TEXT gives the reason to drop each; --retry N tries it again",
         )
     if not state.report["holds"]:
         raise SyncWouldLose(
@@ -112,7 +112,7 @@ def _refuse(work: SyncWorkspace, state: SyncState) -> None:
     if state.fork_head and head != state.fork_head:
         raise SyncWouldLose(
             f"the fork {work.config.fork} {work.config.fork_ref} has moved from {state.fork_head[:12]} "
-            f"to {head[:12]} since the sync began, and the new branch lacks that",
+            f"to {head[:12]} since the sync began, and the new branch lacks these commits",
             hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
         )
     tree = tree_of(state)

@@ -158,7 +158,7 @@ def _refusal(work: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> Pa
         return SyncDoesNotHold(
             f"the pin does not move: suite {work.config.sync_suite} does not hold on the new branch",
             problems=problems,
-            hint=f"--drop N --why TEXT leaves a patch out, --abort gives the sync up; {again} asks the suite again",
+            hint=f"--drop N --why TEXT leaves a patch out, --abort aborts the sync; {again} asks the suite again",
         )
     return NotJudged(
         f"the pin does not move: suite {work.config.sync_suite} could not be judged",

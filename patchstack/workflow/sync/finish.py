@@ -83,6 +83,6 @@ def _verified(work: SyncWorkspace, state: SyncState, objects: Objects, base: Com
     if not found.holds:
         raise SyncDoesNotHold(
             f"the series of the new branch does not hold: {found.first_problem}",
-            hint=f"look at {state.worktree}; patchstack sync {state.series} --abort gives the sync up",
+            hint=f"look at {state.worktree}; patchstack sync {state.series} --abort aborts the sync",
         )
     return {"tree": found.applied_tree, "patch_count": found.patch_count, "holds": True}

@@ -60,10 +60,10 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
             "--engine and --unproven go with --accept", hint="they are for the suite that the policy names"
         )
     if (order.command or order.unattended) and not (begins or order.continue_):
-        raise OptionConflict("--exec and --unattended go with --to or --continue", hint="they say how the sync goes on")
+        raise OptionConflict("--exec and --unattended go with --to or --continue", hint="they set how a sync runs")
     if order.discard and not (order.skip or order.drop or order.retry or order.abort):
         raise OptionConflict(
-            "--discard goes with --skip, --drop, --retry or --abort", hint="it leaves work made by hand"
+            "--discard goes with --skip, --drop, --retry or --abort", hint="it discards work made by hand"
         )
 
 

@@ -316,7 +316,7 @@ def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
     if found.tree == tree.tree_of(state.head):
         raise SyncUnresolved(
             f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
-            hint="--skip leaves it out for now; --drop N --why TEXT leaves it out for good",
+            hint="--skip leaves it out for now; --drop N --why TEXT leaves it out permanently",
         )
     tree.remember()
     oid = tree.commit(objects.read(item.commit)[1], found.tree, state.head, found.message)

@@ -198,7 +198,7 @@ def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, wha
     if not discard:
         raise SyncWouldLose(
             f"{state.worktree} holds work made by hand, which {what} would lose",
-            hint="--continue takes it; with --discard it is left, and kept under a ref",
+            hint="--continue uses it; --discard drops it, but keeps it under a ref",
         )
     name = tree.keep(label)
     work.talk(f"the work made by hand is kept: git -C {state.worktree} show {name}")
@@ -314,6 +314,6 @@ def _proven(work: SyncWorkspace) -> VerifiedSeries:
     if not merged and (found.holds is False or not found.applies):
         raise PatchDoesNotApply(
             f"{found.series} does not hold on the old pin: {found.first_problem}",
-            hint=f"patchstack verify {found.series} shows it; mend that first, with an export or in the fork",
+            hint=f"patchstack verify {found.series} shows it; fix that first, with an export or in the fork",
         )
     return proven

@@ -180,7 +180,7 @@ class SyncTree:
         while any(lock.exists() for lock in locks) and self._at_work():
             if monotonic() > until:
                 raise GitStillAtWork(
-                    f"a git that an earlier run started is still at work in {self.directory}",
+                    f"a git process of an earlier run is still running in {self.directory}",
                     hint="wait until it has ended, then patchstack sync --continue",
                 )
             sleep(_PAUSE)

@@ -138,13 +138,13 @@ def test_a_key_that_does_not_sign_is_refused(ledger: Ledger, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="there is no key"):
         sign(decision, ledger.directory, tmp_path / "none")
     (tmp_path / "text").write_text("no key\n")
-    with pytest.raises(UsageError, match="does not sign: "):
+    with pytest.raises(UsageError, match="cannot sign: "):
         sign(decision, ledger.directory, tmp_path / "text")
     locked = tmp_path / "locked"
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret words", "-f", str(locked)], check=True, capture_output=True
     )
-    with pytest.raises(UsageError, match="does not sign: ") as error:
+    with pytest.raises(UsageError, match="cannot sign: ") as error:
         sign(decision, ledger.directory, locked)
     assert error.value.hint == "a key with a passphrase signs through ssh-agent"
 

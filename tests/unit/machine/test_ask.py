@@ -113,5 +113,5 @@ def test_an_engine_s_machine_is_reached_by_the_shortest_way() -> None:
     assert (inside.how, inside.places) == ("a container of tcp://spark:2375", (Place(path="/lock"),))
     inside.ask(("true",))
     assert [(volume.name, volume.target) for volume in far.jobs[0].volumes] == [("patchstack-gpu-lock", "/lock")]
-    with pytest.raises(UsageError, match="can be asked only from inside a container: of which image"):
+    with pytest.raises(UsageError, match="is reachable only from a container, and no image was named"):
         reach(cast(Engine, far), far.opener())

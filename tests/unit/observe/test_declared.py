@@ -197,7 +197,7 @@ def test_mappings_have_settings_of_their_own(tmp_path: Path) -> None:
     values, problems = in_suite(tmp_path, "some_thing: {a: {size: 3}, b: {}}\n", named)
     assert (values[named], problems) == ((("a", 3), ("b", 2)), [])
     for one in (group, named):
-        with pytest.raises(UsageError, match="cannot be run so"):
+        with pytest.raises(UsageError, match="cannot run with these settings"):
             values_of_options((one,), {"some_thing": "x"})[1]()
 
 
@@ -219,7 +219,7 @@ def test_a_number_is_taken_exactly_within_its_bounds(number: int, least: int, mo
         refuse()
         assert values[one] == number
     else:
-        with pytest.raises(UsageError, match="cannot be run so"):
+        with pytest.raises(UsageError, match="cannot run with these settings"):
             refuse()
 
 

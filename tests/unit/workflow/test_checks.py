@@ -79,8 +79,8 @@ def test_sites_are_recorded_with_date_and_reason_and_nothing_else_changes(
     ("options", "told"),
     [
         (["--record", "places"], "--record needs --why"),
-        (["--why", "x"], "--why is for --record"),
-        (["--record", "none", "--why", "x"], "no check none in mine"),
+        (["--why", "x"], "--why needs --record"),
+        (["--record", "none", "--why", "x"], "there is no check none in mine"),
         (["--record", "hook", "--why", "x"], "hook is a check of kind present, and records nothing"),
     ],
 )

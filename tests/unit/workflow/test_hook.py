@@ -99,7 +99,7 @@ def test_the_hook_of_somebody_else_is_left_alone(
     path.write_text("#!/bin/sh\nexit 0\n")
     assert patchstack("hook", "install") == 2
     told = capsys.readouterr().err
-    assert "is a hook of somebody else's" in told and 'hook run "$1" --workspace' in told
+    assert "is a hook that patchstack did not install" in told and 'hook run "$1" --workspace' in told
     assert path.read_text() == "#!/bin/sh\nexit 0\n"
 
 

@@ -170,7 +170,7 @@ def test_a_lock_that_is_taken_away_is_noticed_and_left_to_its_taker(lock: Direct
         assert let_go_of(here(), holder) or let_go_of(here(), look(here(), lock.places)[0])
         assert wait_for(lambda: held.lost is not None)
         lock.owner.write_text("somebody-else 1782828229\n")
-        with pytest.raises(LockLost, match=r"the GPU was not ours all the time: .*free") as raised:
+        with pytest.raises(LockLost, match=r"the GPU's lock was lost during the run: .*free") as raised:
             held.check()
         assert raised.value.exit_code is Exit.INVALID
     assert lock.owner.read_text() == "somebody-else 1782828229\n"

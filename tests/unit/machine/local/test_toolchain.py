@@ -107,7 +107,7 @@ def test_a_cudacxx_that_names_nothing_is_said_so(tmp_path: Path) -> None:
         find_nvcc(an_env(CUDACXX="/nowhere/nvcc"), [tmp_path])
     assert caught.value.render() == (
         "error: CUDACXX names /nowhere/nvcc, which cannot be run\n\n"
-        "hint: unset CUDACXX, or let it name a toolkit's bin/nvcc"
+        "hint: unset CUDACXX, or set it to a toolkit's bin/nvcc"
     )
 
 
@@ -183,5 +183,5 @@ def test_a_real_nvcc_says_where_its_toolkit_is(tmp_path: Path) -> None:
 def test_an_nvcc_that_does_not_say_where_its_toolkit_is_is_refused(tmp_path: Path) -> None:
     found = find_nvcc(an_env(toolkit(tmp_path, "13.0").parent), [])
     assert found is not None
-    with pytest.raises(MissingError, match="does not say where its toolkit is"):
+    with pytest.raises(MissingError, match="does not report the path of its toolkit"):
         toolkit_root(found, an_env())

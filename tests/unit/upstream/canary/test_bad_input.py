@@ -146,8 +146,8 @@ def test_an_empty_series_is_no_success(tmp_path: Path, run_cli: RunCli) -> None:
 def test_options_that_need_others_say_so(tmp_path: Path, run_cli: RunCli) -> None:
     fork = three(tmp_path)
     for options, told in (
-        (["--strict"], "error: --strict is for --blame"),
-        (["--svg", "x.svg"], "error: --svg is for --forecast"),
+        (["--strict"], "error: --strict needs --blame"),
+        (["--svg", "x.svg"], "error: --svg needs --forecast"),
         (["--forecast", "--days", "0"], "error: --days 0 is not a number of days"),
     ):
         ran = asked(fork, run_cli, *options)

@@ -138,7 +138,7 @@ def test_a_command_that_says_one_thing_and_then_another_is_not_believed(
     fickle = f"echo x >>{count}; test $(wc -l <{count}) -gt 5 && exit 0; {BAD_FROM_5}"
     ran = run_cli("bisect", *fork.sources, "--run", f"sh -c '{fickle}'", "--confirm")
     assert ran.code == 4
-    assert "0005 (Change 5 of a kernel) was bad and is good now: no answer can be trusted" in ran.stderr
+    assert "0005 (Change 5 of a kernel) was bad and is good now: the command is not reliable" in ran.stderr
 
 
 def test_a_program_is_found_from_here_or_in_the_tree(fork: Fork, run_cli: RunCli, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_an_upstream_commit_that_the_series_does_not_merge_onto_is_skipped(
 
 def test_patch_numbers_do_not_go_with_upstream_commits(fork: Fork, moved: list[str], run_cli: RunCli) -> None:
     ran = run_cli("bisect", *fork.sources, "--to", "main", "--good", "1", "--run", "true")
-    assert ran.code == 2 and "--good and --bad name patches: they do not go with --to" in ran.stderr
+    assert ran.code == 2 and "--good and --bad are patches: they cannot be combined with --to" in ran.stderr
     ran = run_cli("bisect", *fork.sources, "--to", fork.pin, "--run", "true")
     assert ran.code == 2 and "is the pin: there is no upstream commit between" in ran.stderr
 

@@ -205,7 +205,7 @@ def test_a_file_whose_build_is_said_to_be_of_another_source_is_refused(
 ) -> None:
     document = packed(built)
     document["builds"][built[1].key]["tree"] = "3" * 40
-    with pytest.raises(ConfigError, match="do not give its key: the file was changed"):
+    with pytest.raises(ConfigError, match="do not match its key: the file was changed"):
         taken_in(document, tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_a_file_cannot_bring_runs_that_gates_could_take_for_theirs(
     run = document["runs"][0]
     run["ingredients"]["salt"] = ""
     run["key"] = hashlib.sha256(canonical(run["ingredients"])).hexdigest()
-    with pytest.raises(ConfigError, match="is not of comparison"):
+    with pytest.raises(ConfigError, match="does not belong to comparison"):
         taken_in(document, tmp_path)
     assert not (tmp_path / "observations").exists()
 

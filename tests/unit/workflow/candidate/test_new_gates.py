@@ -104,7 +104,7 @@ def test_a_new_gate_of_the_suite_that_is_asked_need_not_pass_before(made: Decide
 
 def test_a_switch_without_a_gate_needs_a_reason_which_is_recorded(made: Decided) -> None:
     commit = made.commit("Loud rows", "Switch: TOY_LOUD")
-    with pytest.raises(UsageError, match="no gate shows that a switch does something") as refused:
+    with pytest.raises(UsageError, match="no gate proves the effect of a switch") as refused:
         made.accept(commit)
     assert refused.value.problems == (f"{commit[:12]} (Loud rows): Switch: TOY_LOUD",)
     assert "--switch-unproven REASON" in (refused.value.hint or "")
@@ -144,7 +144,7 @@ def test_a_reason_that_nothing_needs_is_refused(made: Decided) -> None:
 )
 def test_a_gate_that_no_suite_has_is_refused_before_anything_is_built(made: Decided, named: str, told: str) -> None:
     commit = made.commit(ROWS, f"New-Gate: {named}")
-    with pytest.raises(UsageError, match="a gate that a commit brings is not in the suites") as refused:
+    with pytest.raises(UsageError, match="a commit adds a gate that is not in the suites") as refused:
         made.accept(commit)
     assert refused.value.problems == (f"{commit[:12]} (Ask for the rows): {told}",)
 

@@ -544,7 +544,7 @@ FORGERIES: dict[str, Forgery] = {
     "append to a compressed output": Forgery(forge=append_to_a_compressed_output, told="lacks its stdout"),
     "cut a compressed output": Forgery(forge=cut_a_compressed_output, told="lacks its stdout"),
     "remove an output": Forgery(forge=remove_an_output, told="lacks its stdout"),
-    "edit a record": Forgery(forge=edit_a_record, told="has a content that is not its name"),
+    "edit a record": Forgery(forge=edit_a_record, told="has content that does not match its name"),
     "remove a record": Forgery(forge=remove_a_record, told="cannot be read"),
     "edit a decision": Forgery(forge=edit_a_decision, told="its content is not what it was named by"),
     "edit a commit in the lock": Forgery(
@@ -554,7 +554,7 @@ FORGERIES: dict[str, Forgery] = {
         forge=change_the_build_s_inputs, told="does not follow from its inputs"
     ),
     "swap two records": Forgery(forge=swap_two_records, told="is of the key"),
-    "re-key a record": Forgery(forge=rekey_a_record, told="has a key that does not follow from its ingredients"),
+    "re-key a record": Forgery(forge=rekey_a_record, told="has a key that does not match its ingredients"),
     "a signature over another digest": Forgery(
         forge=a_signature_over_another_digest, told="it is no signature over this decision"
     ),

@@ -52,7 +52,7 @@ def test_it_stops_at_the_conflict_and_names_the_upstream_commit(
         "old base | line 20",
         "patch    | changed by commit 2",
         f"in {begun.work}: edit, git add, then patchstack sync product --continue",
-        "--drop 2 --why TEXT leaves it out for good",
+        "--drop 2 --why TEXT leaves it out permanently",
     ):
         assert text in printed.out, printed.out
     assert "Nearby" not in printed.out and "Elsewhere" not in printed.out
@@ -170,7 +170,7 @@ def test_skipped_patches_must_be_dropped_with_a_reason_before_the_pin_moves(
     assert patchstack("sync", "--accept") == 1
     refused = capsys.readouterr().err
     assert "error: patches were skipped, and would be lost without a reason\n  - 0002 Change 2 of a kernel" in refused
-    assert "--drop N --why TEXT says why each may go; --retry N tries it again" in refused
+    assert "--drop N --why TEXT gives the reason to drop each; --retry N tries it again" in refused
     assert f"pin: {begun.fork.pin}" in begun.settings.read_text()
     assert patchstack("sync", "--drop", "2", "--why", "upstream does it (#8)") == 0
     assert patchstack("sync", "--accept") == 0
