@@ -56,7 +56,7 @@ def is_named(place: Place, named: Sites) -> bool:
 
 
 def numbered(count: int, what: str) -> str:
-    """`1 place`, `2 places`."""
+    """Return a count with its noun: `1 place`, `2 places`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

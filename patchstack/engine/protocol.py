@@ -157,7 +157,7 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """One place where commands run. Every method raises `EngineUnavailable` or `EngineLost` if the engine does not
+    """A place to run commands. Every method raises `EngineUnavailable` or `EngineLost` if the engine does not
     answer. An engine is used from one thread."""
 
     def about(self) -> About:
@@ -179,8 +179,8 @@ class Engine(Protocol):
         ...
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
-        """Return a file or directory of a volume as a tar stream, its last component included in the names (as with
-        `docker cp`). Raises `MissingError` if it does not exist."""
+        """Return a file or directory of a volume as a tar stream. The names in it begin with the last component of the
+        path, as with `docker cp`. Raises `MissingError` if it does not exist."""
         ...
 
     def run(self, job: Job, output: Output) -> Outcome:

@@ -10,7 +10,7 @@ from patchstack.evidence.store import BadRecord, Evidence, Observations, Record
 
 
 class Origin(StrEnum):
-    """Where an observation comes from."""
+    """The origin of an observation."""
 
     OBSERVED = "observed"
     RECALLED = "recalled"
@@ -19,7 +19,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where an observation comes from. `made` is the time, RFC 3339 in UTC (empty: now). `decision` is the id of the
+    """The origin of an observation. `made` is the time, RFC 3339 in UTC (empty: now). `decision` is the id of the
     decision that names it, for recorded evidence."""
 
     origin: Origin = Origin.OBSERVED

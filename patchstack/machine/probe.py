@@ -108,7 +108,7 @@ Parts = Mapping[str, Reply]
 def probe(ask: Ask, *, state: bool = False) -> Parts:
     """Return the answers of the machine, by part. With `state` also its activity, which takes 0.5 s more.
 
-    Raises `MissingError` if the machine does not answer, or not to the end.
+    Raises `MissingError` if the machine does not answer, or if its answer is incomplete.
     """
     return ask_parts(ask, SCRIPT, "state" if state else "hardware")
 

@@ -15,7 +15,7 @@ COMMANDS = {
     "memory": Lazy(f"{_WHERE}.memory:memory_command", "What a server allocates, and what fits."),
     "prefix": Lazy(f"{_WHERE}.prefix:prefix_command", "What an agent's steps reuse, and the cost of alternatives."),
     "ssm": Lazy(f"{_WHERE}.ssm:ssm_command", "How long recurrent heads remember, and which need f32."),
-    "compare": Lazy(f"{_WHERE}.compare:compare_command", "Measured times over their floors."),
+    "compare": Lazy(f"{_WHERE}.compare:compare_command", "Compare measured times with their floors."),
     "shape": Lazy(f"{_WHERE}.shape:shape_command", "A model's header with a hole for the weights."),
     "machines": Lazy(f"{_WHERE}.machines:machines_command", "The machines that patchstack knows."),
 }

@@ -35,8 +35,8 @@ def compare_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measured times over their floors: rows of llama-batched-bench (--output-format jsonl), documents of 'patchstack
-    bench ab' and 'bench serve' (--json), or times of single groups.
+    """Compare measured times with their floors: rows of llama-batched-bench (--output-format jsonl), documents of
+    'patchstack bench ab' and 'bench serve' (--json), or times of single groups.
 
     A row above 100% is INVALID: it names the wrong assumption, and the resulting bound. Exits with 4 then.
     """

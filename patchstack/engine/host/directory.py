@@ -99,7 +99,8 @@ def _leads_out(parent: PurePosixPath, link: str) -> bool:
 
 
 def get(directory: Path, path: str) -> Iterator[bytes]:
-    """Return a file or directory below `directory` as a tar stream, its last component included in the names.
+    """Return a file or directory below `directory` as a tar stream. The names in it begin with the last component of
+    the path.
 
     Raises `MissingError`, at once, if it does not exist or its path goes through a link, and `UsageError` for a path
     that is not below the directory.

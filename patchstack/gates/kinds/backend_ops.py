@@ -70,7 +70,7 @@ class OperatorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """The failures of a case that ran by itself: `failed` of `runs` runs that could be judged."""
+    """The failure rate of a case that ran by itself: it failed in `failed` of `runs` judged runs."""
 
     name: str
     failed: int
@@ -322,7 +322,7 @@ def judgement_of_cases(
     alone: Sequence[FailureRate] = (),
     attempts: Sequence[Attempt] = (),
 ) -> Judgement:
-    """Return the verdict over a run that can be judged."""
+    """Return the verdict of a run that can be judged."""
     coverage = compared(tested.ran, settings.cases) if settings.cases is not None else Coverage()
     wrong, unclear = _complaints(settings, seen, tested, coverage, supported, alone)
     told = wrong + unclear if wrong or unclear else _praise(settings, tested, coverage)

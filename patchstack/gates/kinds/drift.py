@@ -115,8 +115,8 @@ def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequen
 
 
 def growth(checked: Sequence[kl.Checked]) -> str | None:
-    """Return a sentence if the mean divergence grows with every context, in total by more than its errors; None if it
-    does not, or if fewer than three contexts were measured."""
+    """Return a sentence if the mean divergence grows from each context to the next, and its total growth exceeds its
+    errors. None if not, or if fewer than three contexts were measured."""
     found = [(one.measured.context, one.measured.statistics) for one in checked]
     known = [(context, one.mean, one.mean_error) for context, one in found if one is not None and one.finite]
     if len(known) < 3 or any(later[1] <= former[1] for former, later in pairwise(known)):

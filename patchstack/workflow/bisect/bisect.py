@@ -237,7 +237,7 @@ class _Trial:
             how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
             raise BisectAborted(
                 f"the command {how} at {point.name} ({point.subject}): the search is over",
-                hint=f"its output is in {one.log}; 1 to 127 say bad, 125 skips",
+                hint=f"its output is in {one.log}; 1 to 127 mean bad, 125 skips",
             )
         return self._tell(point, one)
 
