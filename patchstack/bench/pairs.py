@@ -1,8 +1,8 @@
 """Run the pairs of a plan, write a record of each, and read the records.
 
 Every run is a separate observation: its key includes the comparison, the pair and the slot. So a comparison never uses
-the runs of another one, and an interrupted comparison continues with its finished runs. The record of a pair is written
-after its runs.
+the runs of a different one, and an interrupted comparison continues with its finished runs. The record of a pair is
+written after its runs.
 """
 
 from __future__ import annotations

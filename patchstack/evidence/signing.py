@@ -103,7 +103,7 @@ def _checked(path: Path, decision: Decision, signers: Signers | None) -> Signatu
     signature = str(path.absolute())
     done = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", signature, stdin=decision.content)
     if not done.ok:
-        return Signature(path=path, problem="it is no signature over this decision in our namespace", broken=True)
+        return Signature(path=path, problem="it is not a signature over this decision in our namespace", broken=True)
     if signers is None:
         return Signature(path=path, problem="no list of allowed signers was given")
     when = _verify_time(decision.made)

@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An engine, a function that opens another connection to it (for the thread that holds its GPU), and a function for
+    """An engine, a function that opens another connection to it (to query its machine), and a function for
     messages."""
 
     engine: Engine

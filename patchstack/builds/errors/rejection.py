@@ -263,7 +263,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             return NotJudged(
                 f"the build failed, and nothing in its log is a known error: {failure.message}",
                 problems=shown,
-                hint="--keep-container leaves it behind, to look into",
+                hint="--keep-container keeps it for inspection",
             )
     return None
 

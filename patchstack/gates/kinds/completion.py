@@ -224,9 +224,9 @@ def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
     if settings.parallel == 1:
         found.append(("parallel", "one request is not parallel; 2 or more"))
     if settings.parallel and settings.measure is not None:
-        found.append(("kl", "requests at once are held against one alone: no transcript changes"))
+        found.append(("kl", "concurrent requests are compared with a single one: no transcript changes"))
     if settings.parallel and any(state.expect or state.same_as for state in settings.states):
-        found.append(("parallel", "requests at once are held against one alone: no expect, no same_as"))
+        found.append(("parallel", "concurrent requests are compared with a single one: no expect, no same_as"))
     return found
 
 

@@ -303,7 +303,7 @@ def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict,
     if found is None:
         return (Verdict.FAIL if measured.failed else Verdict.INVALID), measured.fault
     if not found.finite:
-        return Verdict.FAIL, f"the model gives values that are no numbers: {figures(found)}"
+        return Verdict.FAIL, f"the model gives values that are not numbers: {figures(found)}"
     wrong = []
     if not found.mean < limits.mean:
         wrong.append(

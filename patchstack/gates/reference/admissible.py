@@ -78,7 +78,7 @@ def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str |
     """Return why a gate does not show that the model of a state is the same; None if it does."""
     other, judgement = because
     if other.name == gate.name:
-        return "a gate is no evidence for itself"
+        return "a gate cannot be evidence for itself"
     if judgement.verdict is not Verdict.PASS:
         return f"it is {judgement.verdict}: {judgement.reason}"
     assert isinstance(gate.settings, completion.CompletionSettings | tokens.TokensSettings)

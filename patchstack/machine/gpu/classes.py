@@ -54,7 +54,7 @@ _NO_FP4 = (
     "ggml compiles its FP4 tensor core kernels for compute capability 12.x alone: NVFP4 and MXFP4 ran another path here"
 )
 _NO_FIGURES = "throughput, latency and kernel profiles say nothing about a GB10: measure there"
-_NO_DIGESTS = "transcript digests and op totals taken on a GB10 are no reference here; take references of this GPU"
+_NO_DIGESTS = "transcript digests and op totals from a GB10 are not valid here; record references on this GPU"
 
 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:

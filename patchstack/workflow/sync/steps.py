@@ -171,7 +171,7 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
 
 def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState:
     """Bring over the remaining patches in one process, up to the first conflict. Return the same state if the first
-    patch conflicts. `fresh`: an earlier run may have left files behind."""
+    patch conflicts. `fresh`: an earlier run may have left files."""
     tree = tree_of(state)
     places: list[int] = []
     for place in range(state.current or 0, len(state.items)):

@@ -80,7 +80,7 @@ def test_a_signature_in_another_namespace_is_none(ledger: Ledger, tmp_path: Path
     (ledger.directory / f"{decision.id}.{'0' * 16}.sig").write_bytes(done.stdout)
     (found,) = signatures(decision, ledger.directory, allowed(key))
     assert found.broken
-    assert found.problem == "it is no signature over this decision in our namespace"
+    assert found.problem == "it is not a signature over this decision in our namespace"
 
 
 def test_a_signer_who_may_sign_other_things_only_does_not_count(ledger: Ledger, tmp_path: Path) -> None:

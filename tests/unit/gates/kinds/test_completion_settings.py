@@ -133,7 +133,7 @@ tries: 3
         ("model: tiny\nprompt: x\nparallel: 1\n", "3: parallel: one request is not parallel"),
         (
             "model: tiny\nprompt: x\nparallel: 2\nexpect: " + "a" * 32,
-            "3: parallel: requests at once are held against one",
+            "3: parallel: concurrent requests are compared with a single one",
         ),
     ],
 )

@@ -556,10 +556,10 @@ FORGERIES: dict[str, Forgery] = {
     "swap two records": Forgery(forge=swap_two_records, told="is of the key"),
     "re-key a record": Forgery(forge=rekey_a_record, told="has a key that does not match its ingredients"),
     "a signature over another digest": Forgery(
-        forge=a_signature_over_another_digest, told="it is no signature over this decision"
+        forge=a_signature_over_another_digest, told="it is not a signature over this decision"
     ),
     "change a decision and keep its signature": Forgery(
-        forge=keep_the_signature, told="it is no signature over this decision", consistent=True
+        forge=keep_the_signature, told="it is not a signature over this decision", consistent=True
     ),
     "edit an output with its digest": Forgery(
         forge=an_output_with_its_digest, told="the outputs give FAIL, not PASS", consistent=True
