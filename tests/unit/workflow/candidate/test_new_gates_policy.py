@@ -76,7 +76,7 @@ def test_its_pass_makes_no_fail_of_the_policy_a_pass(made: Decided) -> None:
 
 def test_its_pass_shows_nothing_of_a_switch(made: Decided) -> None:
     commit = made.commit(ROWS, "Switch: TOY_ROWS\nNew-Gate: rows")
-    with pytest.raises(UsageError, match="no gate shows that a switch does something") as refused:
+    with pytest.raises(UsageError, match="no gate proves the effect of a switch") as refused:
         made.accept(commit)
     assert refused.value.problems == (
         f"{commit[:12]} ({ROWS}): Switch: TOY_ROWS; rows comes with the change, so its PASS proves nothing",
@@ -151,7 +151,7 @@ def test_one_that_cannot_be_read_is_refused_before_anything_is_built(made: Decid
     path = made.root / "patchstack.yaml"
     gate = '      - {name: odd, kind: command, program: rows, must: "^rows: 8$"}\n'
     path.write_text(f"{path.read_text()}  odd:\n    gates:\n{gate}{gate}")
-    with pytest.raises(UsageError, match="a gate that a commit brings is not in the suites") as refused:
+    with pytest.raises(UsageError, match="a commit adds a gate that is not in the suites") as refused:
         made.accept(made.commit(ROWS, f"New-Gate: {named}"))
     assert told in refused.value.problems[0]
 
