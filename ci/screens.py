@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Set
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import unified_diff
@@ -55,8 +55,12 @@ DEMO = "patchstack demo --no-build tour"
 NEEDS = {"jq": r"\| jq ", "zcat": r"\bzcat\b", "ssh-keygen": r"^\$ ssh-keygen"}
 COMPILES = re.compile(r"^\$ .*(?:--engine host|patchstack demo (?!--no-build))", re.MULTILINE)
 
-# The progress of a build and its longest step differ in every run.
-PROGRESS = re.compile(r"\[\d+/\d+\] |.+ took [\d.]+ s of [\d.]+ s$")
+# The progress of a build, its longest step and lines about long work differ in every run.
+PROGRESS = re.compile(
+    r"\[\d+/\d+\] |.+ took [\d.]+ s of [\d.]+ s$"
+    r"|.+  (?:\[\d+/\d+\]  )?(?:[3-9]\d s|\d+ (?:min|h)(?: \d+ (?:s|min))?)"
+    r"(?: of about .+|, expected about .+|, about .+ left)?$"
+)
 
 ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?|\b\d+ days old")
@@ -345,9 +349,10 @@ def main() -> int:
     stale = []
     if typed:
         demo()
-    with ThreadPoolExecutor(2) as pool:
-        made = [(page, pool.submit(rendered, page, record)) for page in typed]
-    for page, future in made:
+    pool = ThreadPoolExecutor(2)
+    made = {pool.submit(rendered, page, record): page for page in typed}
+    for future in as_completed(made):
+        page = made[future]
         old = page.read_text("utf-8")
         try:
             new = future.result()

@@ -169,6 +169,19 @@ def test_a_block_that_differs_in_times_alone_stays(reader: object) -> None:
     assert SCREENS.page_of(text, reader) == text
 
 
+def test_lines_of_progress_are_left_out(reader: object) -> None:
+    lines = [
+        "[3/14]  21%",
+        "gate a took 31.0 s of 40.2 s",
+        "opening  31 s",
+        "b  [2/5]  1 min 02 s, about 30 s left",
+        "PASS  x",
+    ]
+    text = "<!-- run -->\n```console\n$ printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) + "\n```\n"
+    new = SCREENS.page_of(text, reader)
+    assert new == text.removesuffix("```\n") + "PASS  x\n```\n"
+
+
 def test_recorded_blocks_and_examples_are_not_typed(reader: object) -> None:
     text = "<!-- recorded: one -->\n```console\n$ false\nold\n```\n\n<!-- example -->\n```console\n$ false\n```\n"
     assert SCREENS.page_of(text, reader) == text
