@@ -18,7 +18,7 @@ order, and writes their records; a block without output gets all of it, to be cu
 
 Without --all or pages, the pages that compile are left out: they take minutes (tests/integration/test_guides.py types
 them). So are pages that need a program which is not installed; they are named.
-Times, sizes and dates are never compared, and a block that differs in nothing else stays as it is.
+Times, sizes and dates are never compared, and a page that differs in nothing else stays as it is.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ COMPILES = re.compile(r"^\$ .*(?:--engine host|patchstack demo (?!--no-build))",
 
 # The progress of a build, its longest step and lines about long work differ in every run.
 PROGRESS = re.compile(
-    r"\[\d+/\d+\] |.+ took [\d.]+ s of [\d.]+ s$"
+    r"\[\d+/\d+\] |.+ took (?:\d+ min )?[\d.]+ s of (?:\d+ min )?[\d.]+ s$"
     r"|.+  (?:\[\d+/\d+\]  )?(?:[3-9]\d s|\d+ (?:min|h)(?: \d+ (?:s|min))?)"
     r"(?: of about .+|, expected about .+|, about .+ left)?$"
 )
@@ -190,7 +190,11 @@ def shortened(lines: list[str], options: Options) -> list[str]:
 
 
 def page_of(text: str, reader: Reader, record: Set[str] = frozenset()) -> str:
-    """A page with the output of its blocks as it is today, typed from top to bottom."""
+    """A page with the output of its blocks as it is today, typed from top to bottom.
+
+    If nothing differs but what may, it is the text as it was: ids that go from block to block fit each other.
+    """
+    same: list[bool] = []
 
     def block(match: re.Match[str]) -> str:
         if match["kind"] == "run":
@@ -198,17 +202,19 @@ def page_of(text: str, reader: Reader, record: Set[str] = frozenset()) -> str:
             typed, exits = transcript(match["body"], reader, options)
             if exits - {0} != options.exits:
                 raise Wrong(f"its commands end with {sorted(exits)}: {typed[:200]}")
-            same = masked(typed, options) == masked(match["body"], options)
-            return match["fence"] + (match["body"] if same else typed) + match["end"]
+            same.append(masked(typed, options) == masked(match["body"], options))
+            return match["fence"] + typed + match["end"]
         if match["kind"] == "recorded" and match["options"] in record:
             name = match["options"]
             typed, _ = transcript(match["body"], reader, Options())
+            same.append(False)
             RECORDS.mkdir(exist_ok=True)
             (RECORDS / f"{name}.txt").write_text(f"# {heading()}\n{typed}", "utf-8")
             return match["fence"] + (match["body"] if OUTPUT.search(match["body"]) else typed) + match["end"]
         return match[0]
 
-    return BLOCK.sub(block, text)
+    new = BLOCK.sub(block, text)
+    return text if all(same) else new
 
 
 def transcript(body: str, reader: Reader, options: Options) -> tuple[str, set[int]]:
