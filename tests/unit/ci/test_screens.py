@@ -164,7 +164,7 @@ def test_a_command_that_ends_otherwise_than_told_is_an_error(reader: object, mar
         SCREENS.page_of(text, reader)
 
 
-def test_a_block_that_differs_in_times_alone_stays(reader: object) -> None:
+def test_a_page_that_differs_in_times_alone_stays(reader: object) -> None:
     text = "<!-- run -->\n```console\n$ echo took 2.0 s\ntook 1.0 s\n```\n"
     assert SCREENS.page_of(text, reader) == text
 
@@ -173,6 +173,7 @@ def test_lines_of_progress_are_left_out(reader: object) -> None:
     lines = [
         "[3/14]  21%",
         "gate a took 31.0 s of 40.2 s",
+        "b took 1 min 33 s of 2 min 25 s",
         "opening  31 s",
         "b  [2/5]  1 min 02 s, about 30 s left",
         "PASS  x",
