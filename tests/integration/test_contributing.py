@@ -53,7 +53,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
     command = [sys.executable, "-m", *arguments]
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=120)
 
