@@ -93,8 +93,9 @@ def test_the_servers_own_is_taken_if_it_has_python_which_is_asked_once(tmp_path:
     assert engine.asked == [SERVER] and engine.built == []
 
 
-def test_the_one_of_the_plain_name_is_taken_before_one_is_made(tmp_path: Path) -> None:
-    assert chosen(Containers("patchstack/client"), tmp_path) == "sha256:patchstack/client"
+def test_an_image_of_the_plain_name_does_not_serve_since_nobody_knows_what_is_in_it(tmp_path: Path) -> None:
+    engine = Containers("patchstack/client")
+    assert chosen(engine, tmp_path) == "sha256:built" and engine.built == ["client"]
 
 
 def test_else_the_recipe_makes_it(tmp_path: Path) -> None:
@@ -123,4 +124,5 @@ def test_offline_none_is_made(tmp_path: Path) -> None:
     with pytest.raises(ImageMissing, match="that needs the network, and --offline forbids it"):
         chosen(engine, tmp_path, offline=True)
     assert engine.built == []
-    assert chosen(Containers("patchstack/client"), tmp_path, offline=True) == "sha256:patchstack/client"
+    there = "patchstack/client:recipe-*"
+    assert chosen(Containers(there), tmp_path, offline=True) == f"sha256:{there}"
