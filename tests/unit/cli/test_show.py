@@ -120,7 +120,7 @@ def test_the_lock_or_the_head_tells_the_commit_where_the_fork_is_not_here(
     (tmp_path / "fork").rename(tmp_path / "away")
     ran = patchstack("show", "2")
     assert f"fork      {fork.commits[1][:12]} (from its From line)" in ran.stdout
-    assert "warning: the fork is not used: there is no repository at ./fork" in ran.stderr
+    assert "warning: the fork is not used: no repository at ./fork" in ran.stderr
     (tmp_path / "away").rename(tmp_path / "fork")
     monkeypatch.setattr(sys, "argv", ["patchstack", "export", "product"])
     assert guarded(whole) == 0

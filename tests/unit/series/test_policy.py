@@ -244,7 +244,7 @@ def test_files_above_the_workspace_come_from_the_policy_and_from_nowhere_else(fo
     commit_policy(tmp_path, "backend")
     with policy_from(below / "patchstack.yaml", "main") as found:
         assert "MUL_MAT(type=f32)" in repr(read_suites(found)[0].gates[0].settings)
-        assert found.not_used == ("../../cases/mul.txt: changed or taken out",)
+        assert found.not_used == ("../../cases/mul.txt: changed or removed",)
     # A name that leaves the repository leads to no file that somebody left where temporary directories are.
     planted = Path(tempfile.gettempdir()) / "cases-of-somebody.txt"
     planted.write_text("ADD()\n")
