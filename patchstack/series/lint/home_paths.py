@@ -22,8 +22,7 @@ _NOBODY = {
 def check(subject: Subject) -> Iterator[Finding]:
     """Report home directories in the message and in added lines, each once a line."""
     for patch in subject.patches:
-        data = patch.file.data or b""
-        if b"home/" not in data and b"Users" not in data:
+        if b"home/" not in patch.data and b"Users" not in patch.data:
             continue
         for line in patch.text.own:
             if b"home/" not in line.text and b"Users" not in line.text:

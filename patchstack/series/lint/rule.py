@@ -59,9 +59,11 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintedPatch:
-    """One patch: the file, its parsed text, and the result of applying it, with the trees before and after."""
+    """One patch: the file, the bytes that rules read (none of a patch that is too large), its parsed text, and the
+    result of applying it, with the trees before and after."""
 
     file: PatchFile
+    data: bytes
     text: PatchText
     link: Link
 

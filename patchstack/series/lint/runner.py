@@ -44,6 +44,7 @@ UNUSED = Rule(
     reason="an unused waiver hides the next finding, which nobody has judged",
     check=lambda _: (),
 )
+_OF_FILES = (unreadable, numbering, size)
 RULES: tuple[Rule, ...] = (*(module.RULE for module in _CHECKED), UNUSED)
 
 # These cannot be waived: a patch that cannot be shipped, and an unused waiver.
@@ -112,8 +113,9 @@ def lint(
     subject = Subject(
         series=series,
         patches=tuple(
-            LintedPatch(file=link.patch, text=read_text(unreadable.readable(link.patch.data, policy)), link=link)
+            LintedPatch(file=link.patch, data=data, text=read_text(data), link=link)
             for link in links
+            for data in (unreadable.readable(link.patch.data, policy),)
         ),
         base_tree=base.tree,
         contents=Contents(objects),
@@ -122,7 +124,9 @@ def lint(
     )
     with task("checking rules") as this:
         rules = counted(_CHECKED, this, len(_CHECKED), lambda module: module.RULE.id)
-        found = [finding for module in rules for finding in module.RULE.check(subject)]
+        # What rules are not to read is told by `unreadable` alone; the others would miss its subject, say.
+        read = replace(subject, patches=tuple(one for one in subject.patches if one.data or not one.file.data))
+        found = [f for module in rules for f in module.RULE.check(subject if module in _OF_FILES else read)]
     findings, waived = _waived(found, waivers)
     order = {patch.file: place for place, patch in enumerate(series.patches)}
     findings.sort(key=lambda finding: (order.get(finding.file, len(order)), finding.line))

@@ -62,7 +62,7 @@ def _cut(secret: str) -> str:
 def check(subject: Subject) -> Iterator[Finding]:
     """Report secrets in the message, in file names and in added lines, each once a line."""
     for patch in subject.patches:
-        if not _suspicious(patch.file.data or b""):
+        if not _suspicious(patch.data):
             continue
         for line in patch.text.own:
             for what, secret in dict.fromkeys(secrets_in(line.text.decode("utf-8", "replace"))):

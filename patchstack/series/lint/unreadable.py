@@ -10,22 +10,27 @@ from patchstack.workspace import LintPolicy
 
 ID = "unreadable"
 _NEWLINE = b"\n"
+_MOST_FILES = 5000
 
 
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
     """Return the text of a patch that rules look at; nothing of one that would cost more than git's own reading by far,
     unless the policy itself allows patches of that size."""
-    allowed = policy.patch_kib != LintPolicy().patch_kib and len(data or b"") <= policy.patch_kib << 10
-    return data if data is not None and (allowed or not too_large(data)) else b""
+    if data is None:
+        return b""
+    if policy.patch_kib != LintPolicy().patch_kib and len(data) <= policy.patch_kib << 10:
+        return data
+    return b"" if too_large(data) or data.count(b"\ndiff --git ") >= _MOST_FILES else data
 
 
 def check(subject: Subject) -> Iterator[Finding]:
     """Report patches that are malformed, do not apply after the patches before them, or are too large to check. Rule
     `duplicate` reports empty ones."""
     for patch in subject.patches:
-        if patch.file.data and not readable(patch.file.data, subject.policy):
+        if patch.file.data and not patch.data:
             many = f"{len(patch.file.data) / 1e6:.1f} MB, {patch.file.data.count(_NEWLINE):,} lines"
-            told = f"it is too large for the rules: {many}. Rules read {LARGEST >> 20} MiB and {MOST_LINES:,} lines"
+            most = f"{LARGEST >> 20} MiB, {MOST_LINES:,} lines and {_MOST_FILES:,} files"
+            told = f"it is too large for the rules: {many}. Rules read {most}"
             yield patch.finding(ID, 1, f"{told}; lint: {{size: {{patch_kib: N}}}} lets them read more")
             continue
         if patch.applied or (not patch.text.files and patch.file.data is not None and not _is_odd(patch)):

@@ -76,6 +76,9 @@ def test_a_patch_too_large_for_the_rules_is_a_finding_unless_the_policy_allows_i
     assert readable(lines, LintPolicy(patch_kib=1000)) == lines
     assert readable(lines[:-2], LintPolicy()) == lines[:-2]
     assert readable(None, LintPolicy()) == b""
+    files = b"".join(b"diff --git a/%d b/%d\nold mode 100644\nnew mode 100755\n" % (at, at) for at in range(5001))
+    assert readable(files, LintPolicy()) == b""
+    assert readable(files[: files.rindex(b"diff")], LintPolicy()) != b""
 
 
 def test_lint_says_which_patch_it_did_not_look_at(tmp_path: Path, run_cli: RunCli) -> None:
@@ -84,9 +87,9 @@ def test_lint_says_which_patch_it_did_not_look_at(tmp_path: Path, run_cli: RunCl
     fork.export()
     (tmp_path / "patchstack.yaml").write_text(
         f"series:\n  product:\n    patches: {fork.series}\n    upstream: {fork.upstream.path}\n    pin: {fork.pin}\n"
-        "    waive: [{rule: size, why: it is data}]\n"
     )
     ran = run_cli("lint", "--workspace", str(tmp_path / "patchstack.yaml"))
     assert ran.code == 1
     assert "it is too large for the rules: 0.3 MB, 100,0" in ran.stdout
-    assert "Rules read 4 MiB and 100,000 lines" in ran.stdout
+    assert "Rules read 4 MiB, 100,000 lines and 5,000 files" in ran.stdout
+    assert "1 finding" in ran.stdout, "no other rule says anything of it"
