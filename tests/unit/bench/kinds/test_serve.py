@@ -67,8 +67,8 @@ def test_several_metrics_of_one_kind_are_rows_of_one_comparison() -> None:
     [
         ("itl_p50,tps", "has rates and latencies: a comparison has one kind of them"),
         ("itl_p50,itl_p50", "names a metric twice"),
-        ("itl_p50,itl_p42", "'itl_p42' is none of tps, steady"),
-        ("", "'' is none of tps, steady"),
+        ("itl_p50,itl_p42", "'itl_p42' is not one of tps, steady"),
+        ("", "'' is not one of tps, steady"),
     ],
 )
 def test_metrics_that_do_not_go_together_are_refused(metrics: str, words: str) -> None:
