@@ -143,7 +143,7 @@ def test_what_does_not_go_together_is_refused(request_: Request, words: str) -> 
 )
 def test_native_code_is_refused_where_the_engine_is_another_machine(definition: tuple[str, str]) -> None:
     request = Request(variant="cpu", cmake=(definition,))
-    with pytest.raises(UsageError, match="native code is made for the machine that builds") as error:
+    with pytest.raises(UsageError, match="native code is for the machine that builds it") as error:
         a_plan(request, engine=an_engine(local=False))
     assert definition[0] in error.value.problems[0]
     assert a_plan(request).native
@@ -181,7 +181,7 @@ def test_definitions_are_name_and_value_and_all_wrong_ones_are_named() -> None:
     assert parse_definitions(("A=1", "-DB=x=y", "C"), "--define") == (("A", "1"), ("B", "x=y"), ("C", "ON"))
     with pytest.raises(UsageError) as error:
         parse_definitions(("=1", "A B=2", "OK=1"), "--define")
-    assert error.value.problems == ("--define =1: nothing is no name", "--define A B=2: A B is no name")
+    assert error.value.problems == ("--define =1: nothing is not a name", "--define A B=2: A B is not a name")
 
 
 def test_a_variant_that_extends_itself_or_nothing_is_refused() -> None:

@@ -131,7 +131,7 @@ def test_a_file_from_the_future_that_says_nothing_is_watched(lock: Directory) ->
 def test_an_owner_that_is_no_file_is_refused(lock: Directory) -> None:
     lock.owner.mkdir(parents=True)
     os.utime(lock.owner, (0, 0))
-    with pytest.raises(GpuTaken, match="it is no file"), gpu_lock(here(), "me", places=lock.places):
+    with pytest.raises(GpuTaken, match="it is not a file"), gpu_lock(here(), "me", places=lock.places):
         pass
     assert os.listdir(lock.owner) == []
 
