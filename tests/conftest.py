@@ -29,7 +29,7 @@ _DEAD_PROXY = "http://127.0.0.1:9"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a test's surroundings are. `world` is the working directory; `cache` need not exist."""
+    """The directories of a test. `world` is the working directory; `cache` need not exist."""
 
     world: Path
     home: Path
@@ -39,7 +39,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a run of patchstack gave."""
+    """The result of a run of patchstack."""
 
     code: int
     stdout: str
@@ -52,7 +52,7 @@ class Ran:
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        """The JSON documents on stdout, one a line. Each is what its schema in the reference says."""
+        """The JSON documents on stdout, one a line. Each is checked with its schema in the reference."""
         documents = [json.loads(line) for line in self.stdout.splitlines()]
         for document in documents:
             against_schema(document)
@@ -205,7 +205,7 @@ def run_patchstack(places: Places) -> RunCli:
 
 @pytest.fixture
 def patchstack(monkeypatch: pytest.MonkeyPatch) -> Patchstack:
-    """Runs patchstack in this process, where it is meant to write; gives the exit code."""
+    """Run patchstack in this process, for commands that write. Returns the exit status."""
     from patchstack.cli.failures import guarded
     from patchstack.cli.main import app
 

@@ -254,7 +254,7 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
                 put_in_place(again, path)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is half written: {cause}; and taking it back failed: {error}",
+            f"{directory} is partly written: {cause}; and undoing that failed: {error}",
             hint=f"repair it, then run patchstack apply --resume {directory}",
         ) from error
     _close(directory, stage)

@@ -213,7 +213,7 @@ def by_shape(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
 
 
 def by_tensor(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route and tensors, layers folded; empty for a trace without names."""
+    """Return a row for each route and its tensors, with layers combined; empty for a trace without names."""
     if not TENSOR_KEYS & set(trace.keys):
         return []
     return _rows(trace, lambda cell: tensor_text(trace, cell), decode_tokens)

@@ -1,4 +1,4 @@
-"""What the action installs with: an environment from this checkout, packages by hash, and nothing else."""
+"""The action's installation: an environment from this checkout, with packages by hash only."""
 
 from __future__ import annotations
 

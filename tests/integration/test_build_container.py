@@ -1,4 +1,4 @@
-"""What only containers give: the sandbox around a build, and that nothing of it stays behind."""
+"""Tests that need containers: the sandbox of a build, and that it leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`patchstack doctor` on the machine at hand."""
+"""`patchstack doctor` on this machine."""
 
 from __future__ import annotations
 

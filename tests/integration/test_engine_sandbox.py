@@ -1,4 +1,4 @@
-"""What a job in a container can and cannot do, on a real engine."""
+"""The permissions of a job in a container, on a real engine."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def ran(*command: str, temporary: Path) -> tuple[int, str]:
 
 
 class Built:
-    """A source directory that was configured and built for real, and what became of it."""
+    """A source directory that was really configured and built, and the result."""
 
     def __init__(self, root: Path, files: Mapping[str, str], *options: str, generator: str = "Ninja") -> None:
         needs("cmake", "c++", "ninja" if generator == "Ninja" else "make")

@@ -1,4 +1,4 @@
-"""The network goes in the middle of a fetch: a clear error, nothing lost, and the next run goes on."""
+"""The network fails during a fetch: a clear error, nothing lost, and the next run continues."""
 
 from __future__ import annotations
 

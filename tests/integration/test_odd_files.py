@@ -1,4 +1,4 @@
-"""Files that never end in place of those that a workspace has: every command says so at once."""
+"""Endless files in place of a workspace's files: every command reports them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`patchstack sync`, killed between any two steps: whoever goes on ends where an undisturbed sync ends."""
+"""`patchstack sync`, killed between any two steps: continuing it gives the same result as an undisturbed sync."""
 
 from __future__ import annotations
 

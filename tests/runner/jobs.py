@@ -21,7 +21,7 @@ from tests.runner.expressions import FUNCTIONS, condition, filled, text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What became of a step. `outcome` is success, failure, forgiven (`continue-on-error`) or skipped."""
+    """The result of a step. `outcome` is success, failure, forgiven (`continue-on-error`) or skipped."""
 
     name: str
     outcome: str
@@ -31,7 +31,7 @@ class StepResult:
 
 @dataclass(slots=True)
 class Ran:
-    """What became of an action or a job."""
+    """The result of an action or a job."""
 
     steps: list[StepResult] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The tests' own guard: no network, nobody's home, nobody's git."""
+"""The tests' own guard: no network, no user's home, no user's git configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: what is open is told to a watcher, inside out, and nothing is left open."""
+"""Tasks: a watcher sees the open tasks, and no task is left open."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Conversations:
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """Return how many messages two steps share from the start, or in total if those are not enough to tell. All
+    """Return the number of messages that two steps share in total, plus the number that they share from the start. All
     conversations of an agent share the system message: alone it counts only if the previous step had nothing else.
     """
     prefix = 0

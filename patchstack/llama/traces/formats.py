@@ -24,8 +24,8 @@ class Format:
     `name` is its name here, `text` the beginning of its line and `summary` that of its summary. `keys` are those of
     every record; `by` are those by which records are counted (others are sequence numbers and positions). `numbers` are
     further keys, missing only in records that just give a reason. `tokens` is the key with the number of tokens of a
-    call. `routes` are the counters of the summary that add up to all calls. `counted` is whether records are counted
-    beyond the switch's limit, so that the summary has `lines` and `dropped`.
+    call. `routes` are the counters of the summary that add up to all calls. `counted` is whether the trace also counts
+    records that the switch's limit drops, so that its summary has `lines` and `dropped`.
     """
 
     name: str

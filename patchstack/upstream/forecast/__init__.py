@@ -1,1 +1,1 @@
-"""Which patches upstream is likely to break next."""
+"""Forecast which patches upstream is likely to break next."""

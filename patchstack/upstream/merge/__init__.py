@@ -1,1 +1,1 @@
-"""Three-way merge of a patch, or a whole series, onto another tree."""
+"""Merge a patch, or a whole series, three-way onto another tree."""

@@ -1,4 +1,4 @@
-"""What the judge says of the notebook's own figures. The phases are those of the benchmark notebook of the fork."""
+"""The judge's results for the notebook's own figures. The phases are those of the benchmark notebook of the fork."""
 
 from __future__ import annotations
 

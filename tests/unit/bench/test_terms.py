@@ -1,4 +1,4 @@
-"""What `accept:` may ask for."""
+"""The requirements that `accept:` may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks as `patchstack.yaml` has them: what is read, and what is refused."""
+"""Reading checks from `patchstack.yaml`, and refused ones."""
 
 from __future__ import annotations
 

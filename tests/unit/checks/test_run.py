@@ -1,4 +1,4 @@
-"""Checks on trees: what they look at, and that equal contents are looked at once."""
+"""Checks on trees: the files they read, and that equal contents are read only once."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def locked(name: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def asked(*extras: str) -> list[str]:
-    """What pyproject.toml asks for."""
+    """Return the requirements of pyproject.toml."""
     wanted = list(PROJECT["dependencies"])
     for extra in extras:
         wanted += PROJECT["optional-dependencies"][extra]

@@ -1,4 +1,4 @@
-"""What must hold of every workflow here and of the action: read from the YAML itself, comments included."""
+"""Rules for every workflow and the action, checked in the YAML itself, including comments."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def asked(directory: Path, shell: str, line: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """What patchstack answers when a shell asks it to complete a line."""
+    """Return patchstack's answer when a shell asks it to complete a line."""
     words = line.split(" ")
     environment = {
         **os.environ,

@@ -30,7 +30,7 @@ def workspace(fork: Fork, upstream: str) -> None:
 
 
 def cut_off(fork: Fork) -> None:
-    """Make upstream's URL answer no more."""
+    """Make upstream's URL stop answering."""
     fork.upstream.path.rename(fork.upstream.path.with_name("gone"))
 
 

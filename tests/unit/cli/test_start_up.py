@@ -1,4 +1,4 @@
-"""What every command waits for: imports before the first word."""
+"""Start-up time of every command: the imports before its first output."""
 
 from __future__ import annotations
 

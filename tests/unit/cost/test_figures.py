@@ -1,4 +1,4 @@
-"""Figures that notebooks of performance work have: those that hold come out, those that do not are refuted."""
+"""Figures from notebooks of performance work: correct ones are reproduced, wrong ones are refuted."""
 
 from __future__ import annotations
 

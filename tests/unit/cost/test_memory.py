@@ -1,4 +1,4 @@
-"""What is allocated, for each kind of memory. Figures are those that llama.cpp at the pin printed for such models."""
+"""Allocations for each kind of memory. The figures are those that llama.cpp at the pin printed for such models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of the host engine that somebody still writes into."""
+"""Directories of the host engine to which a process still writes."""
 
 from __future__ import annotations
 

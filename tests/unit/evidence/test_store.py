@@ -1,4 +1,4 @@
-"""Observations: keyed by everything that can change them, kept whole or not at all."""
+"""Observations: keyed by everything that can change them, stored completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the process that left something behind surely gone? In this PID namespace, in another, and on a Mac."""
+"""Whether the process that left a file has surely ended: in this PID namespace, in a different one, and on macOS."""
 
 from __future__ import annotations
 

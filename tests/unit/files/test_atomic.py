@@ -1,4 +1,4 @@
-"""Files replaced in one step, beside drafts that other runs have left or are writing."""
+"""Files replaced in one step, next to drafts that other runs have left or are writing."""
 
 from __future__ import annotations
 

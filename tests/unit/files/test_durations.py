@@ -1,4 +1,4 @@
-"""Durations of tasks: the last one is recalled, and what is damaged is not known."""
+"""Durations of tasks: the last one is recalled, and a damaged one counts as unknown."""
 
 from __future__ import annotations
 

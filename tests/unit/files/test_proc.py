@@ -1,4 +1,4 @@
-"""What /proc says, compared with what the system says; nothing on a system without it."""
+"""Readings of /proc, compared with the system's own; empty on a system without it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def line_of(text: str, patch: str = PATCH, nth: int = 1) -> int:
 
 
 def applied(directory: Path, patch: str, changes: Mapping[str, str | None]) -> Outcome:
-    """What becomes of a patch on the two files, one or both changed."""
+    """Apply a patch to the two files, one or both changed, and return the outcome."""
     repo = RepoBuilder(directory / "repo")
     given = {"src/a.cpp": A, "src/b.cpp": B, **changes}
     commit = repo.commit("base", {path: text for path, text in given.items() if text is not None})

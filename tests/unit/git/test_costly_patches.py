@@ -1,4 +1,5 @@
-"""Patches that are dear to apply: work is counted, and what is too much is git's; the answer is git's in any case."""
+"""Patches that are expensive to apply: work is counted, and patches beyond the limit are left to git. The answer is
+always git's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An export formats no commit twice: what git gave is remembered, by digest, in our own cache."""
+"""An export formats no commit twice: git's output is remembered, by digest, in our own cache."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def store() -> Iterator[Store]:
 
 
 def blocked(files: Files, path: str) -> bool:
-    """Whether a file cannot stand there: a parent is a file, or it is a directory."""
+    """Return whether a file is impossible at a path: a parent is a file, or the path is a directory."""
     return any(path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in files)
 
 

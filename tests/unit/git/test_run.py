@@ -1,4 +1,4 @@
-"""git is run from one module: what reaches it, what it may do, and what is told where it fails."""
+"""git is run from one module: its environment, its permissions, and the errors if it fails."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ABSENT = "deadbeef" * 5
 
 
 def stored(*repositories: RepoBuilder) -> StoredObjects:
-    """What the repositories hold."""
+    """The contents of the repositories."""
     found = StoredObjects()
     for repo in repositories:
         found.add(repo.path / ".git" / "objects")

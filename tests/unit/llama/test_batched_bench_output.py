@@ -1,4 +1,4 @@
-"""The rows of llama-batched-bench: read from what a real one printed, and refused if they are not all there."""
+"""The rows of llama-batched-bench: read from real output, and refused if any is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What llama-server answers: read, refused where something was lost, and where two answers part."""
+"""Answers of llama-server: reading them, refusing incomplete ones, and the first difference of two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts: whether all of one was printed, where two part, and what a digest may be."""
+"""Transcripts: complete output, the first difference of two, and valid digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hardware a machine has, by what its nvidia-smi and its kernel say."""
+"""The hardware of a machine, from nvidia-smi and the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates on a screen: what a pipe gets is whole, and a terminal gets the start."""
+"""Gates on a screen: a pipe gets complete cells, a terminal gets their beginnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to a runner is one command that says just what it should, whatever others wrote into it."""
+"""Output for a runner is exactly one command, whatever untrusted text it contains."""
 
 from __future__ import annotations
 

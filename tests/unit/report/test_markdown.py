@@ -77,7 +77,7 @@ class _Seen(HTMLParser):
 
 
 def seen(lines: list[str]) -> _Seen:
-    """What a reader of Markdown makes of it, HTML and tables included."""
+    """Return the rendering of a Markdown reader, including HTML and tables."""
     found = _Seen()
     found.feed(MarkdownIt("commonmark", {"html": True}).enable("table").render("\n".join(lines)))
     found.close()

@@ -1,4 +1,4 @@
-"""SARIF of lint: what the standard asks for, and what GitHub reads."""
+"""SARIF of lint: the requirements of the standard, and of GitHub."""
 
 from __future__ import annotations
 

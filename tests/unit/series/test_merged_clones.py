@@ -1,4 +1,4 @@
-"""Two clones that each export a patch under the same number and are merged: what commands say, and the way out."""
+"""Two clones that each export a patch under the same number and are merged: the errors, and the way to repair it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests print is compared with the schemas of the reference, and a document that breaks its own is told."""
+"""Documents that tests print are checked with the schemas of the reference, and an invalid one is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each log is read once, from front to back, and what is not a log is refused."""
+"""Each log is read once, from beginning to end, and other files are refused."""
 
 from __future__ import annotations
 

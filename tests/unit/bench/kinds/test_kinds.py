@@ -1,4 +1,4 @@
-"""What each kind of workload runs, and what it reads of an output; from outputs of real tools where they are here."""
+"""Each kind of workload: its program, and the figures it reads, from outputs of real tools if available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workload `serve`: what it reads of a run, and which runs a comparison does not take."""
+"""The workload `serve`: the figures it reads from a run, and the runs that a comparison refuses."""
 
 from __future__ import annotations
 

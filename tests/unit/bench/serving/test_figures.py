@@ -1,4 +1,4 @@
-"""When a run can be used, and what its reader is told: from records made here."""
+"""When a run is valid, and the warnings for its reader, from made-up records."""
 
 from __future__ import annotations
 

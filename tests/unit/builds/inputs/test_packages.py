@@ -1,4 +1,4 @@
-"""What a build needs only after it compiled is asked for before it starts."""
+"""Packages that a build needs only after compiling are checked before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ELF file says of itself, whole or damaged."""
+"""Reading ELF files, complete or damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a build's `bin`, and the search through it."""
+"""The contents of a build's `bin`, and the search through it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it says of a build that its programs start, or do not."""
+"""The proof that a build's programs start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""provenance.json: what is in it, and what is refused."""
+"""provenance.json: its contents, and refused inputs."""
 
 from __future__ import annotations
 

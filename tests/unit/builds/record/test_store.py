@@ -1,4 +1,4 @@
-"""Builds in the store: whole or not at all, and one at a time."""
+"""Builds in the store: complete or not at all, and one at a time."""
 
 from __future__ import annotations
 

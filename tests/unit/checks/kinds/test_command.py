@@ -19,7 +19,7 @@ FILES = {"src/a.cpp": "alpha\n", "src/b.cpp": "beta\n", "ci/check.sh": "#!/bin/s
 
 
 def can_cage() -> bool:
-    """Whether this machine gives namespaces to its users."""
+    """Return whether this machine allows namespaces for users."""
     return run(["unshare", "--user", "--map-root-user", "--net", "--mount", "--", "mount", "--make-rprivate", "/"]).ok
 
 

@@ -1,4 +1,4 @@
-"""What the gates said, as an in-toto test result."""
+"""Results of gates as an in-toto test result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `patchstack trace`: what they print, and their exit codes."""
+"""The commands of `patchstack trace`: their output and exit status."""
 
 from __future__ import annotations
 

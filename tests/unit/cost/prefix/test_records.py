@@ -1,4 +1,4 @@
-"""Logs of both forms, with what is wrong with them."""
+"""Logs of both forms, with their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server's slots reuse. The rows are those that llama-server at the pin gave for tiny models with `-ub 64`."""
+"""The reuse of a server's slots. The rows are from llama-server at the pin for tiny models with `-ub 64`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container is told, what is refused, and what an engine's refusals become."""
+"""The options of a container, refused requests, and the errors for an engine's refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gate kind command: a program's exit code, and what it must and must not print."""
+"""Gate kind command: a program's exit status, and the text it must and must not print."""
 
 from __future__ import annotations
 

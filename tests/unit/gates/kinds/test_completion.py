@@ -33,7 +33,7 @@ def an_observation(stdout: bytes = TEXT, stderr: bytes = WHOLE, code: int = 0) -
 
 
 class Scripted(FakeObserver):
-    """An observer that gives what it was told to, by the run's environment, in order; the last for ever."""
+    """An observer with prepared results, by the run's environment, in order; the last one repeats."""
 
     def __init__(self, by_switch: Mapping[str, list[Observation]]) -> None:
         super().__init__()

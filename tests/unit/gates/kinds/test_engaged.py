@@ -1,4 +1,4 @@
-"""Gate kind engaged: a switch leaves its mark where it is on, and none where it is off."""
+"""Gate kind engaged: a switch leaves its mark if it is on, and none if it is off."""
 
 from __future__ import annotations
 

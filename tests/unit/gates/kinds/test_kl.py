@@ -1,4 +1,4 @@
-"""The gate kl, on what llama-perplexity really printed."""
+"""The gate kl, on real output of llama-perplexity."""
 
 from __future__ import annotations
 

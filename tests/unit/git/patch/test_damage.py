@@ -1,4 +1,4 @@
-"""Damage to the text of a patch is named with its line and with what is wrong; git says no more than `corrupt`."""
+"""Damage to the text of a patch is reported with its line and cause, while git only says `corrupt`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fuzz: GNU patch is the judge of where a hunk goes, with which fuzz, and of what comes of it."""
+"""Fuzz: GNU patch judges the place of a hunk, its fuzz, and the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAID = re.compile(r"Hunk #(\d+) succeeded at (\d+)(?: with fuzz (\d+))?")
 
 
 def diff(directory: Path, before: bytes, after: bytes, context: int = 3) -> bytes:
-    """What GNU diff makes of two texts, with names for -p1."""
+    """Return GNU diff's output for two texts, with names for -p1."""
     (directory / "before").write_bytes(before)
     (directory / "after").write_bytes(after)
     ran = subprocess.run(
@@ -33,7 +33,7 @@ def diff(directory: Path, before: bytes, after: bytes, context: int = 3) -> byte
 
 
 def by_patch(directory: Path, content: bytes, patch: bytes, fuzz: int = 2) -> tuple[bytes, dict[int, int]] | None:
-    """What GNU patch gives, and the fuzz of each hunk that needed some; None if it refuses one."""
+    """Return GNU patch's result, and the fuzz of each hunk that needed some; None if it refuses one."""
     file = directory / "f"
     file.write_bytes(content)
     ran = subprocess.run(

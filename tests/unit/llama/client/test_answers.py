@@ -1,4 +1,4 @@
-"""What the client makes of the streams of real servers, and of every oddity."""
+"""The client's reading of real servers' streams, and of every irregularity."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def read(pieces: list[bytes]) -> tuple[int, bytes, bool]:
 
 
 def judged(pieces: list[bytes]) -> tuple[int, bytes]:
-    """What h11 makes of it."""
+    """Return h11's reading."""
     connection = h11.Connection(h11.CLIENT)
     connection.send(h11.Request(method="GET", target="/", headers=[("Host", "a"), ("Connection", "close")]))
     connection.send(h11.EndOfMessage())

@@ -1,4 +1,4 @@
-"""Expectations are answered by counts; what a bounded trace did not keep is neither there nor not there."""
+"""Expectations are answered by counts; records that a bounded trace did not keep are neither present nor absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a log holds, memory stays bounded, and what did not fit is said."""
+"""Memory stays bounded for any log, and lines that did not fit are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record is found wherever it is in a line, and what is none is said to be none."""
+"""A record is found anywhere in a line, and other text is not read as one."""
 
 from __future__ import annotations
 

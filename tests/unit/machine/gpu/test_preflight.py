@@ -1,4 +1,4 @@
-"""Is a machine fit to be judged on? What is seen, what follows, and how long one waits."""
+"""Whether a machine's results can be trusted: the checks, the verdicts, and the waiting time."""
 
 from __future__ import annotations
 

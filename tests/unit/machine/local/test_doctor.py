@@ -1,4 +1,4 @@
-"""What the doctor finds on a machine, and what follows from it."""
+"""The doctor's findings on a machine, and its advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents in, text out: for every kind, and for what is none."""
+"""Documents in, text out: for every kind, and for invalid input."""
 
 from __future__ import annotations
 

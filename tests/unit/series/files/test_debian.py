@@ -1,4 +1,4 @@
-"""Debian source packages: `dpkg-source` is the judge of what their patches give."""
+"""Debian source packages: `dpkg-source` judges the result of their patches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANGES = st.lists(
 
 
 def by_dpkg(directory: Path, repo: RepoBuilder, pin: str, patches: Path) -> str | None:
-    """The tree that `dpkg-source` gives, or None if it refuses."""
+    """Return the tree that `dpkg-source` gives, or None if it refuses."""
     tree = directory / "thing-1.0"
     run_git("clone", "-q", repo.path, tree, cwd=directory)
     run_git("checkout", "-q", pin, cwd=tree)

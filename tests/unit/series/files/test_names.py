@@ -1,4 +1,4 @@
-"""Names of patch files: what is read from them, what is made, and that one module alone knows the suffixes."""
+"""Names of patch files: reading and making them, and that only one module knows the suffixes."""
 
 from __future__ import annotations
 

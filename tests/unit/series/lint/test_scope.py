@@ -1,4 +1,4 @@
-"""The rule `scope`: a patch changes what its own trailers say, and nothing else."""
+"""The rule `scope`: a patch changes only the files of its own trailers."""
 
 from __future__ import annotations
 

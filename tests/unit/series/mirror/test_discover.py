@@ -1,4 +1,4 @@
-"""`patchstack init`: a workspace from what there is."""
+"""`patchstack init`: a workspace from an existing fork or directory of patches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshed copies: they give without fuzz what quilt gives with it, and the originals stay."""
+"""Refreshed copies: they give the same result without fuzz as quilt with fuzz, and the originals stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one next thing to do with a series, and numbers told as spans: decided from facts alone."""
+"""The next step for a series, and numbers as spans: pure decisions."""
 
 from __future__ import annotations
 

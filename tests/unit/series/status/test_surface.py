@@ -1,4 +1,4 @@
-"""The surface of a series, compared with what git counts, and patches drawn with context."""
+"""The surface of a series, compared with git's counts, and patches shown with context."""
 
 from __future__ import annotations
 

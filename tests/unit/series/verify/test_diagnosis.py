@@ -1,4 +1,4 @@
-"""What verify says of a patch that git refuses: fuzz that it would need, damage, white space, missing context."""
+"""Explanations of verify for a patch that git refuses: needed fuzz, damage, white space, missing context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift in words: how series and fork parted, said so that a maintainer knows what to do."""
+"""Drift in sentences: how series and fork diverged, and what a maintainer can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a series is compared with: a fork, a tree, its lock, or nothing at all."""
+"""The comparison of a series: with a fork, a tree, its lock, or nothing."""
 
 from __future__ import annotations
 

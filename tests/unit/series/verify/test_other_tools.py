@@ -1,4 +1,4 @@
-"""Patches that git and GNU patch put in different places are told, and not adopted."""
+"""Patches that git and GNU patch apply at different places are reported, and not adopted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What canary says where upstream is not as one hopes: no traceback, and what to do next."""
+"""Canary's errors for an unusable upstream: no traceback, and a hint."""
 
 from __future__ import annotations
 

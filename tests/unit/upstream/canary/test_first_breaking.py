@@ -1,4 +1,4 @@
-"""Which upstream commit broke a patch, and which patch a cascade goes back to."""
+"""The upstream commit that broke a patch, and the patch that causes a cascade."""
 
 from __future__ import annotations
 

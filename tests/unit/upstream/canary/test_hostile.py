@@ -1,4 +1,4 @@
-"""Patches that are none, or wish us ill: canary gives each a state, and the others keep theirs."""
+"""Invalid and hostile patches: canary gives each a state, and the others keep theirs."""
 
 from __future__ import annotations
 

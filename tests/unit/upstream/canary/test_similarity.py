@@ -1,4 +1,4 @@
-"""What two changes have in common, and what may be told without comparing them."""
+"""Common parts of two changes, and what can be found without comparing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One patch onto another tree, three-way, with `git cherry-pick` as the judge of tree, conflicts and their text."""
+"""Merging one patch three-way onto another tree, with `git cherry-pick` as the judge of tree, conflicts and their
+text."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Case:
         return merged
 
     def judge(self) -> tuple[str | None, dict[str, bytes]]:
-        """What cherry-pick makes of it: the tree, or None and every conflicting file as it leaves it."""
+        """Return cherry-pick's result: the tree, or None and every conflicting file."""
         run_git("worktree", "add", "-q", "--detach", self.work, self.onto, cwd=self.repo.path)
         picked = run_git(
             *("cherry-pick", "--allow-empty", "--keep-redundant-commits", self.patch),

@@ -1,4 +1,4 @@
-"""What a clone carries is enough to draw every verdict again."""
+"""The contents of a clone are enough to draw every verdict again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sync starts from: forks with merges, series without a fork, anchored patches; and what it refuses."""
+"""Inputs of a sync: forks with merges, series without a fork, anchored patches; and refused ones."""
 
 from __future__ import annotations
 
