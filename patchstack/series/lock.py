@@ -22,7 +22,8 @@ FILE_NAME = "series.lock"
 SCHEMA = "patchstack.lock/1"
 _NEWER = "; a newer patchstack wrote it"
 _LARGEST_OTHER = 8 << 20
-"""Bytes of a lock that is not as `export` writes it, after a merge by hand say: a YAML parser reads it."""
+"""The largest lock in bytes that is parsed as YAML, because it is not in `export`'s form, for example after a manual
+merge."""
 _FIELD = re.compile(r' *(?:- )?(\w+):(?: "([^"\\]*)"| \[([\d, ]*)\]| [\w./]+)?\Z')
 
 

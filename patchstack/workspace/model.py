@@ -144,7 +144,7 @@ class Workspace:
 
     @property
     def words_file(self) -> Path:
-        """The file that the words are read from; the files that they name are beside it."""
+        """The file with the settings. Files named in the settings are next to it."""
         return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 20
-"""The most bytes of a file that a person writes. Longer ones, which others may have written, take too long to parse."""
+"""The largest file written by a person, in bytes. Parsing larger ones, which are untrusted, would take too long."""
 
 
 def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> Any:

@@ -192,7 +192,8 @@ def load_series(directory: Path, name: str | None = None) -> Series:
 
 
 class _Room:
-    """The bytes that the packed patches of a series may still unpack to. Small files can unpack to gigabytes."""
+    """The remaining limit in bytes for the decompressed patches of a series. Small files can decompress to
+    gigabytes."""
 
     LARGEST = 256 << 20
 
@@ -200,7 +201,7 @@ class _Room:
         self.left = self.LARGEST
 
     def take(self, size: int) -> None:
-        """Count what was unpacked. Raises `OSError` if that is too much."""
+        """Count decompressed bytes. Raises `OSError` beyond the limit."""
         self.left -= size
         if self.left < 0:
             raise OSError(f"the packed patches of the series unpack to more than {self.LARGEST >> 20} MiB together")

@@ -22,7 +22,7 @@ _SHORT = 512
 
 
 def effort(path: str, globs: Iterable[str]) -> int:
-    """How much work it may be to compare a path with globs, in steps of about a microsecond."""
+    """Return an estimate of the work to match a path with globs, in steps of about a microsecond."""
     return sum(len(path) * (1 if _simple(glob, path) else len(glob)) for glob in globs)
 
 
@@ -31,8 +31,8 @@ def _simple(glob: str, path: str) -> bool:
 
 
 def _matches(glob: str, path: str) -> bool:
-    """Whether a glob matches a path. A patch may bring both: a regular expression with several wildcards would try them
-    all at every place, so such a glob is followed character by character."""
+    """Return whether a glob matches a path. Both may come from a patch: a regular expression with several wildcards
+    would try all of them at every position, so such a glob is matched character by character."""
     if _simple(glob, path):
         return as_pattern(glob).match(path) is not None
     return followed(glob, path)
@@ -40,8 +40,8 @@ def _matches(glob: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One thing that a glob wants: a character that `takes` holds for or, with `again`, any number of them. Without a
-    character, one may go on by as many steps as `skips` has."""
+    """One step of a glob: a character for which `takes` is true or, with `again`, any number of them. `skips` are the
+    numbers of steps that can be skipped without a character."""
 
     takes: Callable[[str], object]
     again: bool = False
@@ -49,7 +49,7 @@ class _Step:
 
 
 def followed(glob: str, path: str) -> bool:
-    """As `matching` of one glob, in time that grows with the lengths of both and no more."""
+    """As `matching` for one glob, in time that grows at most with the product of the lengths of glob and path."""
     steps = _steps(glob)
     here = _reached({0}, steps)
     for character in path:
@@ -59,7 +59,7 @@ def followed(glob: str, path: str) -> bool:
 
 
 def _reached(places: set[int], steps: Sequence[_Step]) -> set[int]:
-    """Places, with those that are reached from them without a character."""
+    """Return the positions, with those that can be reached from them without a character."""
     pending = list(places)
     while pending:
         at = pending.pop()
@@ -110,14 +110,14 @@ def _nothing(_: str) -> bool:
 
 
 def _class(inside: str) -> str:
-    # What Python may once read as operators on sets are plain characters in a glob.
+    # These characters are plain in a glob, but Python may read them as set operators in future.
     plain = re.sub(r"[\\\[&|~]|(?<=-)-", lambda found: f"\\{found[0]}", inside)
     return f"[^{plain[1:]}]" if inside.startswith("!") else f"[{plain}]"
 
 
 @cache
 def as_pattern(glob: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob: quick for few wildcards and short paths."""
+    """Return the regular expression of a glob: fast for few wildcards and short paths."""
     body = glob.rstrip("/")
     anchored = "/" in body
     body = body.lstrip("/")

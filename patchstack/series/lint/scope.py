@@ -11,7 +11,7 @@ from patchstack.series.lint.trailers import trailers_of
 
 ID = "scope"
 _MOST = 2_000_000
-"""Work for the scopes of all patches. A patch writes its scope itself, and may write a hostile one."""
+"""The work limit for the scopes of all patches. A patch defines its own scope, which may be hostile."""
 
 
 def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:

@@ -14,8 +14,8 @@ _MOST_FILES = 5000
 
 
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
-    """Return the text of a patch that rules look at; nothing of one that would cost more than git's own reading by far,
-    unless the policy itself allows patches of that size."""
+    """Return the text of a patch for the rules. It is empty for a patch whose check would take much longer than git
+    needs to read it, unless the policy allows patches of that size."""
     if data is None:
         return b""
     if policy.patch_kib != LintPolicy().patch_kib and len(data) <= policy.patch_kib << 10:
