@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from patchstack.git.objects import Objects
-from patchstack.git.trees import same_change
+from patchstack.git.trees import compare_trees, same_change
 from patchstack.workflow.sync.state import Fate, Item
 from patchstack.workflow.sync.worktree import SyncTree
 
@@ -47,19 +47,33 @@ def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> 
     """Compare every patch's change with the old one.
 
     `unchanged`: the same lines removed and added, in the same order and with the same context (git's patch-id), at any
-    place in the file. `context only`: different context. `changed`: different lines.
+    place in the file. `context only`: different context. `changed`: different lines. A patch whose files have the same
+    contents as before needs no patch-id.
     """
-    picked = [item for item in items if item.fate is Fate.PICKED and item.result]
-    ids = tree.patch_ids([oid for item in picked for oid in (item.commit, item.result or "")]) if picked else {}
-    return tuple(Outcome(item=item, kind=_kind(objects, item, ids)) for item in items)
+    picked = {item.commit: _trees(objects, item.result) for item in items if item.fate is Fate.PICKED and item.result}
+    alike = {
+        item.commit
+        for item in items
+        if item.commit in picked
+        and set(compare_trees(objects, item.before, item.tree)) == set(compare_trees(objects, *picked[item.commit]))
+    }
+    asked = [item for item in items if item.commit in picked and item.commit not in alike]
+    ids = tree.patch_ids([oid for item in asked for oid in (item.commit, item.result or "")]) if asked else {}
+
+    def kind(item: Item) -> Kind:
+        if item.fate in _LEFT_OUT:
+            return _LEFT_OUT[item.fate]
+        assert item.result is not None, "a finished sync has no patch that is still to come"
+        if item.commit in alike:
+            return Kind.UNCHANGED
+        if not same_change(objects, (item.before, item.tree), picked[item.commit]):
+            return Kind.CHANGED
+        return Kind.UNCHANGED if ids.get(item.commit) == ids.get(item.result) else Kind.CONTEXT
+
+    return tuple(Outcome(item=item, kind=kind(item)) for item in items)
 
 
-def _kind(objects: Objects, item: Item, ids: dict[str, str]) -> Kind:
-    if item.fate in _LEFT_OUT:
-        return _LEFT_OUT[item.fate]
-    assert item.result is not None, "a finished sync has no patch that is still to come"
-    made = objects.commit(item.result)
-    before = objects.commit(made.parents[0]).tree
-    if not same_change(objects, (item.before, item.tree), (before, made.tree)):
-        return Kind.CHANGED
-    return Kind.UNCHANGED if ids.get(item.commit) == ids.get(item.result) else Kind.CONTEXT
+def _trees(objects: Objects, oid: str) -> tuple[str, str]:
+    """Return the trees before and after a commit's own change."""
+    made = objects.commit(oid)
+    return objects.commit(made.parents[0]).tree, made.tree

@@ -25,6 +25,7 @@ from patchstack.workflow.sync.landed import landed_patches
 from patchstack.workflow.sync.parking import with_parking
 from patchstack.workflow.sync.promises import tell_checks
 from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
+from patchstack.workflow.sync.together import merge_together
 from patchstack.workflow.sync.unmerged import store_sides
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 from patchstack.workflow.sync.worktree import Unmerged, rewritten
@@ -120,12 +121,12 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
     many = not state.command and not state.edits
     while (place := state.current) is not None:
         if many:
-            state = _picked_together(work, state, objects, fresh=place == first)
-            tell_checks(work, state.items[place : state.current], objects)
-            if state.current is None:
-                first = None  # reset what git left
-                break
-            place = state.current  # in conflict, or only the next one: merge it alone
+            together = _picked_together(work, state, objects, fresh=place == first)
+            many = together is not None
+            if together is not None and together.current != place:
+                state = together
+                tell_checks(work, state.items[place : state.current], objects)
+                continue
         item = state.items[place]
         with task("bringing patches over") as this:
             this.at(place, len(state.items), f"{item.label} {item.subject}")
@@ -163,15 +164,15 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
                 return work.save(replace(state, phase=Phase.EDITING, edits=edits, stop=failed or {"place": place}))
             state = work.save(state)
     if state.phase is Phase.PICKING:
-        if first is None:
-            tree.reset(state.head, ())
+        if many:
+            tree.reset(state.head, ())  # batches do not touch index and work tree
         state = work.save(replace(state, phase=Phase.PICKED))
     return finish(work, state, objects)
 
 
-def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState:
+def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState | None:
     """Bring over the remaining patches in one process, up to the first conflict. Return the same state if the first
-    patch conflicts. `fresh`: an earlier run may have left files."""
+    patch conflicts, and None if this git cannot merge so. `fresh`: an earlier run may have left files."""
     tree = tree_of(state)
     places: list[int] = []
     for place in range(state.current or 0, len(state.items)):
@@ -180,9 +181,12 @@ def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *,
     with task("bringing patches over") as this:
         first, last = state.items[places[0]], state.items[places[-1]]
         this.at(places[0], len(state.items), f"{first.label} to {last.label} {last.subject}")
-        left = [path for place in places for path in sync_target.paths_made(objects, state.items[place])]
-        tree.reset(state.head, left if fresh else ())
-        trees = tree.pick_all([state.items[place].commit for place in places], state.head)
+        if fresh:
+            left = [path for place in places for path in sync_target.paths_made(objects, state.items[place])]
+            tree.reset(state.head, left)
+        trees = merge_together(objects, tree, [state.items[place] for place in places], state.head)
+    if trees is None:
+        return None
     parent, parent_tree = state.head, objects.commit(state.head).tree
     made: list[bytes] = []
     items = list(state.items)

@@ -61,6 +61,8 @@ _LOCATION = re.compile(
     r"suggesting it should perhaps be moved to (.*)\.$",
     re.MULTILINE,
 )
+_WRONG_USAGE = 129  # git's exit status for an option that it does not know
+_CLEAN = re.compile(rb"1\0([0-9a-f]{40})\0\0")  # a merge without conflict in the output of git merge-tree --stdin
 _REMEMBERED = re.compile(r"^(?:Resolved|Staged) '(.*)' using previous resolution\.$", re.MULTILINE)
 
 
@@ -144,15 +146,27 @@ class SyncTree:
                 return Unmerged(paths=paths, remembered=remembered, moved=moved)
         return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
 
-    def pick_all(self, commits: Sequence[str], head: str) -> list[str]:
-        """Merge the changes of commits one after the other, as `merge` does, in one process. Return the trees, up to
-        the first conflict. Index, work tree and branch must then be reset."""
-        options = ("--allow-empty", "--allow-empty-message", "--keep-redundant-commits", "--no-gpg-sign")
-        done = self._run("cherry-pick", *options, *commits)
-        listed = self._git("log", "--first-parent", "--reverse", "--format=%T", f"{head}..HEAD").decode().split()
-        if not done.ok:
-            self._run("cherry-pick", "--quit")
-        return listed[: len(commits)]
+    def merge_all(self, steps: Sequence[tuple[bytes, str]]) -> list[str] | None:
+        """Merge the changes of commits, each onto a tree, as `merge` does, in one process, without index and work tree.
+
+        A step is a commit object in place of the branch, and the commit to merge. Both have the same parent; the
+        change is merged onto the tree of the first, which an earlier step may make. Return the trees, up to the first
+        conflict, or None if this git is too old (before 2.39).
+        """
+        lines = []
+        for stand_in, commit in steps:
+            oid = object_id("commit", stand_in)
+            write_object(self.git_dir / "objects", oid, "commit", stand_in)
+            lines.append(f"{oid} {commit}\n")
+        done = self._run("merge-tree", "--write-tree", "--stdin", "--no-messages", stdin="".join(lines).encode())
+        if done.code == _WRONG_USAGE:
+            return None
+        trees = []
+        at = 0
+        while (found := _CLEAN.match(done.stdout, at)) is not None:
+            trees.append(found[1].decode("ascii"))
+            at = found.end()
+        return trees
 
     def write_commits(self, commits: Sequence[bytes], head: str) -> None:
         """Write commit objects, and move the branch to the last one, whose id is `head`."""

@@ -1,0 +1,41 @@
+"""Merge many patches in one git process, without index and work tree.
+
+`git merge-tree` needs the tree of every step before it starts. Our own merge proposes these trees in memory. A step is
+valid if all steps before it gave the proposed trees, so every tree that is taken is git's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from patchstack.git.objects import Objects
+from patchstack.upstream.merge.patch import Picker
+from patchstack.workflow.sync.state import Item
+from patchstack.workflow.sync.worktree import SyncTree, rewritten
+
+
+def merge_together(objects: Objects, tree: SyncTree, items: Sequence[Item], head: str) -> list[str] | None:
+    """Return the trees that git's merge gives, patch after patch on a commit, up to the first conflict or the first
+    difference from our merge. Return None if this git is too old."""
+    picker = Picker(objects)
+    supposed = [objects.commit(head).tree]
+    for item in items:
+        merge = picker.merge(item.before, item.tree, supposed[-1])
+        if merge.tree is None:
+            break
+        supposed.append(merge.tree)
+    steps = [(_stand_in(objects, item, onto), item.commit) for item, onto in zip(items, supposed, strict=False)]
+    merged = tree.merge_all(steps)
+    if merged is None:
+        return None
+    for place, (ours, gits) in enumerate(zip(supposed[1:], merged, strict=False)):
+        if ours != gits:
+            return merged[: place + 1]
+    return merged
+
+
+def _stand_in(objects: Objects, item: Item, onto: str) -> bytes:
+    """Return a commit with a tree and with the parent of a patch's commit. This parent is the merge base of the two, so
+    the merge is that of the patch's own change."""
+    raw = objects.read(item.commit)[1]
+    return rewritten(raw, onto, objects.commit(item.commit).parents[0])
