@@ -67,10 +67,9 @@ _INDEX = re.compile(rb"index ([0-9a-f]{4,40})\.\.([0-9a-f]{4,40})(?: (100644|100
 HUNK_HEADER = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _SCORE = re.compile(rb"(?:dis)?similarity index \d{1,3}%\Z")
 _NAME = re.compile(rb"[!-~]+\Z")
-_KEYS = (
-    *(b"index ", b"--- ", b"+++ ", b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode "),
-    *(b"rename from ", b"rename to "),
-)
+_KEY = re.compile(rb"index |--- |\+\+\+ |old mode |new mode |new file mode |deleted file mode |rename from |rename to ")
+_BEGINS = (b"d", b"@", b"-")
+"""What a line begins with that may be the first of a diff or of a hunk."""
 _LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
 
@@ -184,6 +183,9 @@ class _Reader:
         diffs = []
         while self.at < len(self.lines):
             line = self.lines[self.at]
+            if line[:1] not in _BEGINS:
+                self.at += 1
+                continue
             if line.startswith(b"diff --git "):
                 diffs.append(self._file())
                 continue
@@ -214,9 +216,8 @@ class _Reader:
         seen: dict[bytes, bytes] = {}
         self.at += 1
         while (text := self._line()) is not None:
-            key = next((key for key in _KEYS if text.startswith(key)), None)
-            if key is None and _SCORE.match(text):
-                key = text
+            found = _KEY.match(text)
+            key = found[0] if found is not None else text if _SCORE.match(text) else None
             if key is None:
                 if text.startswith(_LEFT_TO_GIT):
                     raise self._refuse("a copy or an unusual header line")

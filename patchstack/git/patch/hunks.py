@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from patchstack.git.patch.diff import Hunk, Unsupported
 from patchstack.git.patch.effort import Effort, TooCostly, unbounded
 from patchstack.git.patch.text import old_line
 
 # The distance from its line up to which a hunk is tried line by line, before the whole file is searched.
-_NEAR = 200
+_NEAR = 20
 _COMMON = 50  # a line that occurs more often than this does not help to place a hunk
 
 # Costs of steps, in nanoseconds: a try at a place, each of its lines, a line read in a search, a place found.
@@ -163,9 +162,12 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
         for at in (wanted + distance, wanted - distance):
             if 0 <= at <= last and lines[at] == before[0] and _complete(lines, at, count) and fits(at):
                 return at
-    candidates = [at for at in _where(lines, before[0], last, effort) if _complete(lines, at, count)]
+    # The longest line usually occurs least often, so few places are left to try.
+    longest = max(before, key=len)
+    lead = before.index(longest)
+    candidates = [at - lead for at in _where(lines, longest, last + lead, effort) if at >= lead]
     candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
-    return next((at for at in candidates if fits(at)), None)
+    return next((at for at in candidates if _complete(lines, at, count) and fits(at)), None)
 
 
 def _where(lines: list[bytes], line: bytes, last: int, effort: Effort) -> Iterator[int]:
@@ -233,7 +235,12 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misf
 
 def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict[int, int], effort: Effort) -> None:
     """Count the hunk's lines that exist at each place. Frequent lines are ignored."""
-    where = {line: list(islice(_where(body, line, len(body), effort), _COMMON + 1)) for line in dict.fromkeys(before)}
+    where: dict[bytes, list[int]] = {line: [] for line in before}
+    effort.spend(_SCANNED * len(body))
+    found_places = [(at, line) for at, line in enumerate(body) if line in where]
+    effort.spend(_FOUND * len(found_places))
+    for at, line in found_places:
+        where[line].append(at)
     for offset, line in enumerate(before):
         found = where[line]
         if len(found) <= _COMMON:
@@ -246,8 +253,10 @@ def _holds(body: list[bytes], after: list[bytes], effort: Effort) -> bool:
     """Return whether the lines occur anywhere in a file."""
     if not after:
         return False
-    for at in _where(body, after[0], len(body) - len(after), effort):
+    longest = max(after, key=len)
+    lead = after.index(longest)
+    for at in _where(body, longest, len(body) - len(after) + lead, effort):
         effort.spend(_COMPARED * len(after))
-        if body[at : at + len(after)] == after:
+        if at >= lead and body[at - lead : at - lead + len(after)] == after:
             return True
     return False

@@ -6,16 +6,20 @@ that of `text.merge_texts`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from patchstack.upstream.merge.histogram import Edit, Places, histogram
-from patchstack.upstream.merge.text import SHORT, Change, Side, myers, overlay, refine
+from patchstack.upstream.merge.histogram import Edit, Index, histogram
+from patchstack.upstream.merge.text import Change, Side, overlay, refine
 
 Lines = Sequence[bytes]
 """A text split at its newlines, without them: the last item is what follows the last newline."""
 
 NEWLINE = b"\n"
+
+_AT = attrgetter("at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,13 @@ class MergedEdits:
     left: tuple[Edit, ...]
 
 
-def compare(old: Lines, new: Lines, index: Places | None = None) -> tuple[Edit, ...]:
-    """Return the edits between two texts given as lines. `index` has the positions of the old text's lines, to save
-    time."""
+def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, ...]:
+    """Return the edits between two texts given as lines. `index` is an index of the old text, to save time."""
     if not old or not new:
         return (Edit(0, len(old), 0, len(new)),) if old or new else ()
     if old == new:
         return ()
-    return histogram(old, new, myers(_text(old), _text(new)) if len(old) > SHORT else None, index)
+    return histogram(old, new, index)
 
 
 def merge_edits(
@@ -72,14 +75,11 @@ def merge_edits(
 
 def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
     """Return whether no edit of one side touches one of the other, which is the usual case."""
-    found = iter(upstream)
-    one = next(found, None)
     for edit in patch:
-        while one is not None and one.at + one.removed < edit.at:
-            one = next(found, None)
-        if one is None:
-            return True
-        if one.at <= edit.at + edit.removed:
+        after = bisect_left(upstream, edit.at, key=_AT)
+        if after and upstream[after - 1].at + upstream[after - 1].removed >= edit.at:
+            return False
+        if after < len(upstream) and upstream[after].at <= edit.at + edit.removed:
             return False
     return True
 
@@ -88,26 +88,27 @@ def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple
     """Merge edits that do not touch each other."""
     merged: list[bytes] = []
     left: list[Edit] = []
-    at = grown = 0
-    pending = iter(patch)
-    edit = next(pending, None)
-    for one in upstream:
-        while edit is not None and edit.at < one.at:
-            here = edit.at + one.to - one.at
-            merged += ours[at:here]
-            merged += theirs[edit.to : edit.to + edit.added]
-            at = here + edit.removed
-            grown += edit.added - edit.removed
-            edit = next(pending, None)
-        left.append(Edit(one.at + grown, one.removed, one.to + grown, one.added))
+    at = grown = done = 0
     ahead = len(ours) - len(theirs) + sum(edit.added - edit.removed for edit in patch)
-    while edit is not None:
-        merged += ours[at : edit.at + ahead]
+    for edit in patch:
+        after = bisect_left(upstream, edit.at, done, key=_AT)
+        left += _moved(upstream[done:after], grown, grown)
+        done = after
+        here = edit.at + (upstream[after].to - upstream[after].at if after < len(upstream) else ahead)
+        merged += ours[at:here]
         merged += theirs[edit.to : edit.to + edit.added]
-        at = edit.at + ahead + edit.removed
-        edit = next(pending, None)
+        at = here + edit.removed
+        grown += edit.added - edit.removed
+    left += _moved(upstream[done:], grown, grown)
     merged += ours[at:]
     return MergedEdits(clean=True, nothing=False, lines=merged, left=tuple(left))
+
+
+def _moved(found: Sequence[Edit], at: int, to: int) -> Sequence[Edit]:
+    """Return the edits with their lines in the old text shifted by `at`, and those in the new text by `to`."""
+    if not at and not to:
+        return found
+    return [Edit(one.at + at, one.removed, one.to + to, one.added) for one in found]
 
 
 def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left: list[Edit]) -> None:
@@ -132,53 +133,45 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
     """
     if _apart(upstream, patch):
         return _both(upstream, patch)
-    pieces = sorted(
-        [(edit.at, edit.at + edit.removed, 0, edit) for edit in patch]
-        + [(edit.at, edit.at + edit.removed, 1, edit) for edit in upstream],
-        key=lambda piece: piece[:3],
-    )
-    groups: list[tuple[int, int, list[tuple[int, Edit]]]] = []
-    for start, end, side, edit in pieces:
-        if groups and start <= groups[-1][1]:
-            last = groups[-1]
-            groups[-1] = (last[0], max(last[1], end), [*last[2], (side, edit)])
-        else:
-            groups.append((start, end, [(side, edit)]))
     found: list[Edit] = []
-    shift = [0, 0]  # the line shifts of the patch's result and of our text against the base
-    for start, end, members in groups:
-        grown = [sum(edit.added - edit.removed for side, edit in members if side == one) for one in (0, 1)]
-        there, here = start + shift[0], start + shift[1]
-        theirs_end, ours_end = end + shift[0] + grown[0], end + shift[1] + grown[1]
-        shift = [shift[0] + grown[0], shift[1] + grown[1]]
-        if all(side == 1 for side, _ in members):
-            found += [Edit(edit.at - start + there, edit.removed, edit.to, edit.added) for _, edit in members]
-            continue
-        old, new = theirs[there:theirs_end], ours[here:ours_end]
-        for edit in compare(old, new):
+    grown = ahead = 0  # the line shifts of the patch's result and of our text against the base
+    done = place = 0
+    while place < len(patch):
+        start, end = patch[place].at, patch[place].at
+        first = bisect_left(upstream, start, done, key=_AT)
+        while first > done and upstream[first - 1].at + upstream[first - 1].removed >= start:
+            first -= 1
+            start = upstream[first].at
+        found += _moved(upstream[done:first], grown, 0)
+        ahead += sum(edit.added - edit.removed for edit in upstream[done:first])
+        # Edits of either side that touch are compared again.
+        there, here, done = start + grown, start + ahead, first
+        while True:
+            if done < len(upstream) and upstream[done].at <= end:
+                end = max(end, upstream[done].at + upstream[done].removed)
+                ahead += upstream[done].added - upstream[done].removed
+                done += 1
+            elif place < len(patch) and patch[place].at <= end:
+                end = max(end, patch[place].at + patch[place].removed)
+                grown += patch[place].added - patch[place].removed
+                place += 1
+            else:
+                break
+        for edit in compare(theirs[there : end + grown], ours[here : end + ahead]):
             found.append(Edit(edit.at + there, edit.removed, edit.to + here, edit.added))
-    return tuple(found)
+    return (*found, *_moved(upstream[done:], grown, 0))
 
 
 def _both(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Return upstream's edits relative to the patch's result, and the reverse of the patch's own, if they do not
     touch."""
     found: list[Edit] = []
-    grown = ahead = 0
-    pending = iter(upstream)
-    one = next(pending, None)
+    grown = ahead = done = 0
     for edit in patch:
-        while one is not None and one.at < edit.at:
-            found.append(Edit(one.at + grown, one.removed, one.to, one.added))
-            ahead += one.added - one.removed
-            one = next(pending, None)
+        after = bisect_left(upstream, edit.at, done, key=_AT)
+        found += _moved(upstream[done:after], grown, 0)
+        ahead += sum(one.added - one.removed for one in upstream[done:after])
+        done = after
         found.append(Edit(edit.to, edit.added, edit.at + ahead, edit.removed))
         grown += edit.added - edit.removed
-    while one is not None:
-        found.append(Edit(one.at + grown, one.removed, one.to, one.added))
-        one = next(pending, None)
-    return tuple(found)
-
-
-def _text(lines: Lines) -> bytes:
-    return NEWLINE.join(lines) + NEWLINE if lines else b""
+    return (*found, *_moved(upstream[done:], grown, 0))

@@ -1,14 +1,14 @@
 """Find the changes between two texts with git's histogram diff, which its merges use. The algorithm is that of
-xdiff/xhistogram.c: the common run with the rarest line, and of those the longest, splits the texts in two. Reading both
-texts for every split is slow in Python. So a Myers diff by libgit2 finds long runs first, and the line counts of a
-whole text are kept between comparisons. Neither affects the result.
+xdiff/xhistogram.c: the common run with the rarest line, and of those the longest, splits the texts in two. An index of
+the old text keeps its line counts and the result of each region. The next version of the new text differs in a few
+lines, so most of its regions are known.
 """
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 CHAIN = 64
@@ -24,57 +24,86 @@ class Edit(NamedTuple):
     added: int
 
 
-Places = dict[bytes, list[int]]
-"""The positions of every line of a text."""
+_Region = tuple[int, int, int, bytes]
+"""A region: its first old line, the line after its last old line, and the count and digest of its new lines."""
+_Marks = tuple[bytes, bytes]
+"""Whether each line of a region changes: old lines, then new lines."""
 
 
-def places(lines: Iterable[bytes]) -> Places:
-    """Return where every line of a text is."""
-    found: Places = {}
-    for number, line in enumerate(lines):
-        found.setdefault(line, []).append(number)
-    return found
+class Index:
+    """An old text that is compared with many new ones: positions of its lines, and results of recent regions."""
+
+    LIMIT = 4 << 20  # bytes
+
+    def __init__(self, lines: Sequence[bytes], *, worth: int = 32) -> None:
+        """`worth` is the least number of lines of a region that is kept."""
+        self.worth = worth
+        self.places: dict[bytes, list[int]] = {}
+        for number, line in enumerate(lines):
+            self.places.setdefault(line, []).append(number)
+        self._regions: dict[_Region, _Marks] = {}
+        self._size = 0
+
+    def region(self, first: int, last: int, lines: Sequence[bytes]) -> _Region:
+        """Return the key of a comparison of old lines with new ones."""
+        return first, last, len(lines), hashlib.sha256(b"\n".join(lines)).digest()
+
+    def marks(self, region: _Region) -> _Marks | None:
+        """Return what changes in a region, or None if it is not known."""
+        return self._regions.get(region)
+
+    def keep(self, region: _Region, marks: _Marks) -> None:
+        """Keep what changes in a region. The oldest regions are removed above the limit."""
+        self._regions[region] = marks
+        self._size += len(marks[0]) + len(marks[1])
+        while self._size > self.LIMIT:
+            gone = self._regions.pop(next(iter(self._regions)))
+            self._size -= len(gone[0]) + len(gone[1])
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(NamedTuple):
     """A run of common lines: its first line in each text, and its length."""
 
     old: int
     new: int
-    count: int
+    length: int
 
 
 class _Compared:
-    """Two texts, with the common runs that the Myers diff found."""
+    """Two texts, and the changes between them found so far."""
 
-    def __init__(self, old: Sequence[bytes], new: Sequence[bytes], known: Sequence[Edit] | None, index: Places) -> None:
+    def __init__(self, old: Sequence[bytes], new: Sequence[bytes], index: Index) -> None:
         self.old, self.new, self._index = old, new, index
         self.old_changed, self.new_changed = bytearray(len(old)), bytearray(len(new))
-        self._runs: list[_Run] = []
-        at = to = 0
-        for edit in (*known, Edit(len(old), 0, len(new), 0)) if known is not None else ():
-            if edit.at > at:
-                self._runs.append(_Run(at, to, edit.at - at))
-            at, to = edit.at + edit.removed, edit.to + edit.added
-        self._starts = [run.new for run in self._runs]
+        self._places = list(map(index.places.get, new))
+        self._around: dict[tuple[int, int], tuple[int, int]] = {}
 
     def split(self) -> None:
         """Mark the lines that change."""
-        pending = [(0, len(self.old), 0, len(self.new))]
+        pending: list[tuple[int, int, int, int, _Region | None]] = [(0, len(self.old), 0, len(self.new), None)]
         while pending:
-            first, last, start, end = pending.pop()
+            first, last, start, end, split = pending.pop()
+            if split is not None:  # both parts are done
+                self._index.keep(split, (bytes(self.old_changed[first:last]), bytes(self.new_changed[start:end])))
+                continue
             if first == last or start == end:
                 self._mark(first, last, start, end)
                 continue
+            if min(last - first, end - start) >= self._index.worth:
+                region = self._index.region(first, last, self.new[start:end])
+                marks = self._index.marks(region)
+                if marks is not None:
+                    self.old_changed[first:last], self.new_changed[start:end] = marks
+                    continue
+                pending.append((first, last, start, end, region))
             run, common = self._best(first, last, start, end)
             if run is None and common:
                 self._classic(first, last, start, end)
             elif run is None:
                 self._mark(first, last, start, end)
             else:
-                pending.append((first, run.old, start, run.new))
-                pending.append((run.old + run.count, last, run.new + run.count, end))
+                pending.append((first, run.old, start, run.new, None))
+                pending.append((run.old + run.length, last, run.new + run.length, end, None))
 
     def _mark(self, first: int, last: int, start: int, end: int) -> None:
         self.old_changed[first:last] = b"\1" * (last - first)
@@ -95,59 +124,63 @@ class _Compared:
         common = False
         at = start
         while at < end:
-            after = at + 1
-            found = self._index.get(self.new[at], ())
-            low, high = bisect_left(found, first), bisect_left(found, last)
-            count = high - low
-            if count:
-                common = True
-            if not count or count > rarest:
-                at = after
+            found = self._places[at]
+            if found is None:
+                at += 1
                 continue
+            low = bisect_left(found, first)
+            most = low + rarest
+            if most < len(found) and found[most] < last:
+                common = True
+                at += 1
+                continue
+            high = bisect_left(found, last, low)
+            after = at + 1
             place = low
             while place < high:
-                run, rare = self._extended(found[place], at, count, (first, last, start, end))
-                after = max(after, run.new + run.count)
-                if best is None or run.count > best.count or rare < rarest:
+                common = True
+                run, rare = self._extended(found[place], at, high - low, (first, last, start, end))
+                after = max(after, run.new + run.length)
+                if best is None or run.length > best.length or rare < rarest:
                     best, rarest = run, rare
-                place = bisect_right(found, run.old + run.count - 1, place + 1, high)
+                place = bisect_right(found, run.old + run.length - 1, place + 1, high)
             at = after
         return best, common
 
     def _extended(self, old: int, new: int, count: int, region: tuple[int, int, int, int]) -> tuple[_Run, int]:
         """Return the whole common run around two equal lines, and how often its rarest line is in the region."""
         first, last, start, end = region
-        known = self._runs[max(bisect_right(self._starts, new) - 1, 0)] if self._runs else None
-        above, below, to = old, old + 1, new + 1
-        if known is not None and known.new <= new < known.new + known.count and known.old - known.new == old - new:
-            above = max(known.old, first, old - (new - start))
-            below = min(known.old + known.count, last, old + (end - new))
-            to = new + below - old
-        begin = new - (old - above)
-        while above > first and begin > start and self.old[above - 1] == self.new[begin - 1]:
-            above -= 1
-            begin -= 1
-        while below < last and to < end and self.old[below] == self.new[to]:
-            below += 1
-            to += 1
+        above, below = self._around.get((old, new)) or self._followed(old, new)
+        above = max(above, first, old - (new - start))
+        below = min(below, last, old + (end - new))
         rare = count
         # git's code counts lines until one is unique.
         for number in range(above, below) if rare > 1 else ():
-            found = self._index[self.old[number]]
+            found = self._index.places[self.old[number]]
             rare = min(rare, bisect_left(found, last) - bisect_left(found, first))
             if rare == 1:
                 break
-        return _Run(above, begin, below - above), rare
+        return _Run(above, new - (old - above), below - above), rare
+
+    def _followed(self, old: int, new: int) -> tuple[int, int]:
+        """Return the first old line, and the line after the last, of the common run around two equal lines in the whole
+        texts. The result is kept: smaller regions need it again."""
+        shift = new - old
+        first, last = max(0, -shift), min(len(self.old), len(self.new) - shift)
+        ours, theirs = self.old, self.new
+        above, below = old, old + 1
+        while above > first and ours[above - 1] == theirs[above + shift - 1]:
+            above -= 1
+        while below < last and ours[below] == theirs[below + shift]:
+            below += 1
+        self._around[old, new] = above, below
+        return above, below
 
 
-def histogram(
-    old: Sequence[bytes], new: Sequence[bytes], known: Sequence[Edit] | None = None, index: Places | None = None
-) -> tuple[Edit, ...]:
-    """Return the changes between two texts, given as lines with their newlines.
-
-    `known` are the changes found by any diff, `index` has the positions of the old text's lines. Both only save time.
-    """
-    compared = _Compared(old, new, known, places(old) if index is None else index)
+def histogram(old: Sequence[bytes], new: Sequence[bytes], index: Index | None = None) -> tuple[Edit, ...]:
+    """Return the changes between two texts, given as lines with their newlines. `index` is an index of the old text,
+    to save time."""
+    compared = _Compared(old, new, Index(old) if index is None else index)
     compared.split()
     changed, added = compared.old_changed, compared.new_changed
     _compact(old, changed, added)

@@ -10,10 +10,10 @@ from patchstack.git.patch.diff import FileDiff, Hunk
 from patchstack.git.patch.hunks import place_hunks
 from patchstack.upstream.canary.strict_chain import Content, Slot, StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
-from patchstack.upstream.merge.histogram import Edit, Places, places
+from patchstack.upstream.merge.histogram import Edit, Index
 from patchstack.upstream.merge.text import edits
 
-_INDEXED = 60  # texts whose line positions are cached
+_INDEXED = 60  # texts whose index is cached
 _LOOK = 200  # lines that are searched for a NUL, which marks a binary file
 
 
@@ -38,7 +38,7 @@ class OwnEdits:
         self.chain = chain
         self._journal = chain.journal(pin_tree)
         self._compared: dict[tuple[Content, Content], tuple[Edit, ...]] = {}
-        self._indexed: dict[Content, Places] = {}
+        self._indexed: dict[Content, Index] = {}
         self._texts: dict[Content, bool] = {}
         self._changes: list[dict[bytes, PathEdit] | None] = [None] * len(self._journal)
 
@@ -77,14 +77,14 @@ class OwnEdits:
             return ()
         key = (old[1], new[1])
         if key not in self._compared:
-            self._compared[key] = compare(before, after, self._places(old[1], before))
+            self._compared[key] = compare(before, after, self._index(old[1], before))
         return self._compared[key]
 
-    def _places(self, content: Content, lines: Lines) -> Places:
-        """Return the line positions of a text, cached because one text is usually compared with many."""
+    def _index(self, content: Content, lines: Lines) -> Index:
+        """Return the index of a text, cached because one text is usually compared with many."""
         found = self._indexed.pop(content, None)
         if found is None:
-            found = places(lines)
+            found = Index(lines)
             if len(self._indexed) >= _INDEXED:
                 del self._indexed[next(iter(self._indexed))]
         self._indexed[content] = found

@@ -9,10 +9,8 @@ from enum import Enum
 import pygit2
 from pygit2.enums import DiffOption
 
-from patchstack.upstream.merge.histogram import Edit, Places, histogram
+from patchstack.upstream.merge.histogram import Edit, Index, histogram
 
-SHORT = 64
-"""Texts with up to this many lines are compared without a first Myers diff, which would take longer than it saves."""
 _BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain a NUL (xdiff-interface.c)
 _NEAR = 3  # most common lines between joined conflicts (xmerge.c, xdl_simplify_non_conflicts)
 
@@ -64,15 +62,14 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:_BINARY_LOOK]
 
 
-def edits(old: bytes, new: bytes, index: Places | None = None) -> tuple[Edit, ...]:
-    """Return the changes that turn one text into another, in order, as git's merges find them (histogram). `index` has
-    the positions of the old text's lines, to save time."""
+def edits(old: bytes, new: bytes, index: Index | None = None) -> tuple[Edit, ...]:
+    """Return the changes that turn one text into another, in order, as git's merges find them (histogram). `index` is
+    an index of the old text, to save time."""
     if old == new:
         return ()
     if not old or not new:
         return (Edit(0, len(_lines(old)), 0, len(_lines(new))),)
-    before, after = _lines(old), _lines(new)
-    return histogram(before, after, myers(old, new) if len(before) > SHORT else None, index)
+    return histogram(_lines(old), _lines(new), index)
 
 
 def myers(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:

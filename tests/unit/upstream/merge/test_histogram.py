@@ -6,10 +6,10 @@ import random
 import re
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patchstack.upstream.merge.histogram import Edit, histogram
+from patchstack.upstream.merge.histogram import Edit, Index, histogram
 from patchstack.upstream.merge.text import edits, myers
 from tests.support.builders import run_git
 from tests.support.texts import repository_of_texts
@@ -76,11 +76,27 @@ def test_the_edits_are_git_s(tmp_path: Path) -> None:
     assert [list(myers(*pair)) for pair in pairs] != told, "pairs that tell one algorithm from the other"
 
 
-@given(_LINES, _LINES)
-def test_knowing_another_diff_changes_nothing(old: list[bytes], new: list[bytes]) -> None:
-    if old and new and old != new:
-        known = myers(b"".join(old), b"".join(new))
-        assert histogram(old, new, known) == histogram(old, new)
+@settings(deadline=None)
+@given(_LINES, st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4), _LINES), max_size=6))
+def test_what_an_index_remembers_of_other_versions_changes_nothing(
+    old: list[bytes], steps: list[tuple[int, int, list[bytes]]]
+) -> None:
+    index = Index(old, worth=1)
+    new = list(old)
+    for at, removed, lines in steps:
+        new[at : at + removed] = lines[:3]
+        for _ in range(2):
+            assert histogram(old, new, index) == histogram(old, new)
+
+
+def test_an_index_forgets_the_oldest_regions() -> None:
+    old = [b"%d" % number for number in range(1000)]
+    index = Index(old)
+    regions = [index.region(0, 1000, [*old, b"%d" % number]) for number in range(Index.LIMIT // 2000 + 10)]
+    for region in regions:
+        index.keep(region, (bytes(1000), bytes(1001)))
+    assert index.marks(regions[-1]) == (bytes(1000), bytes(1001))
+    assert index.marks(regions[0]) is None
 
 
 @given(_LINES, _LINES)
