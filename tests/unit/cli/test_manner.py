@@ -102,7 +102,7 @@ def test_an_unknown_colour_is_wrong_usage_in_our_words(fork: Fork, run_cli: RunC
     ran = run_cli("lint", "--color", "blue")
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr.startswith(
-        "error: invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'\n\nhint: '"
+        "error: invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'\n\nhint: see '"
     )
     # click names the program as Python was started: in these tests it may be pytest's module.
     assert ran.stderr.endswith("patchstack lint --help'\n")
