@@ -94,7 +94,7 @@ def parse_figure(text: str, what: str) -> Figure:
     units = {"bandwidth": _BANDWIDTH, "memory": _BYTES, "peak": _SPEED}[what]
     match = _FIGURE.match(text.strip())
     if match is None or match[2] not in units or not 0 < float(match[1]) < math.inf:
-        raise BadValue(f"{text!r} is no {what}", hint=f"a number above 0 and its unit: {', '.join(units)}")
+        raise BadValue(f"{text!r} is not a {what}", hint=f"a number above 0 and its unit: {', '.join(units)}")
     return Figure(
         value=float(match[1]) * units[match[2]], unit=match[2], origin=Origin.GIVEN, source="the command line", date=""
     )

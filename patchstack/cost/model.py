@@ -117,7 +117,7 @@ def read_model(path: Path) -> Model:
     match = _SHARD.match(path.name)
     if match is None or int(match[3]) != count:
         raise ModelFileUnreadable(
-            f"{path.name} is a shard of {count}, its name says otherwise",
+            f"{path.name} is a shard of {count}, but its name says otherwise",
             hint=f"shards are named NAME-00001-of-{count:05d}.gguf",
         )
     if number != 0 or int(match[2]) != 1:

@@ -125,7 +125,7 @@ class Demo:
 def build_demo(root: Path) -> Demo:
     """Create the demo in a new or empty directory. Raises `UsageError` if the directory is not empty."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise AlreadyExists(f"{root} is there already", hint="name another directory: patchstack demo DIR")
+        raise AlreadyExists(f"{root} already exists", hint="name a different directory: patchstack demo DIR")
     root.mkdir(parents=True, exist_ok=True)
     upstream = _Repository(root / "upstream", "master")
     upstream.write(_upstream_files())

@@ -15,7 +15,7 @@ from patchstack.files.processes import left_behind, tag
 def refuse_occupied(directory: Path) -> None:
     """Raise `UsageError` if a new directory already exists and is not empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise AlreadyExists(f"{directory} is there already", hint="name a new directory")
+        raise AlreadyExists(f"{directory} already exists", hint="name a new directory")
 
 
 @contextlib.contextmanager

@@ -59,9 +59,9 @@ def test_hostile_configuration_changes_no_byte_of_the_demo_s_series(
 
 def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(UsageError, match="is there already") as raised:
+    with pytest.raises(UsageError, match="already exists") as raised:
         build_demo(tmp_path)
-    assert raised.value.hint == "name another directory: patchstack demo DIR"
+    assert raised.value.hint == "name a different directory: patchstack demo DIR"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -104,7 +104,7 @@ class _Tally:
             self.recent.append(cell)
 
     def measure(self, record: Record) -> None:
-        """Add the numbers of a record by which records are not counted."""
+        """Add the values of a record's other numbers, which are not part of its count key."""
         values = record.values
         if self.format is SERVING:
             step = values["step"]

@@ -93,5 +93,5 @@ def test_a_figure_has_a_unit(text: str, what: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["273", "GB/s", "273 GB", "0 GB/s", "-3 GB/s", "1e999 GB/s", "nan GB/s"])
 def test_a_figure_without_one_or_without_a_number_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no bandwidth"):
+    with pytest.raises(UsageError, match="is not a bandwidth"):
         parse_figure(text, "bandwidth")

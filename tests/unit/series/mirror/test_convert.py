@@ -65,7 +65,7 @@ def test_nothing_is_overwritten(
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy/mine").write_text("mine")
     assert patchstack("export", "-o", "copy") == 2
-    assert "copy is there already" in capsys.readouterr().err
+    assert "copy already exists" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
