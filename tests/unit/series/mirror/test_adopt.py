@@ -243,8 +243,7 @@ def test_a_mirror_of_anything_else_is_never_taken_for_a_killed_run_s(fork: Fork,
     assert ran.stdout == ""
     assert ran.code == 2
     assert ran.stderr == (
-        "error: patches/debian already exists\n\n"
-        "hint: --name NAME gives the series, and its directory, another name\n"
+        "error: patches/debian already exists\n\nhint: --name NAME gives the series, and its directory, another name\n"
     )
     assert snapshot(Path.cwd()) == before
     assert fork.upstream.git("branch", "--list") == branches
