@@ -34,7 +34,7 @@ def refused(patchstack: Patchstack, capsys: Printed, code: int, *arguments: str)
 def test_a_fork_that_has_moved_meanwhile_is_not_lost(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
     ready.fork.repo.commit("Later", {"later": "x\n"})
     told = refused(patchstack, capsys, 1, "--accept")
-    assert "error: the fork ./fork product has moved from" in told and "and the new branch lacks that" in told
+    assert "error: the fork ./fork product has moved from" in told and "and the new branch lacks these commits" in told
     assert f"pin: {ready.fork.pin}" in ready.settings.read_text()
 
 

@@ -187,7 +187,7 @@ def test_a_series_that_does_not_hold_is_refused(tmp_path: Path, patchstack: Patc
     found.fork.edit_patch(2, "changed by commit 2", "changed by hand")
     told = refused(patchstack, capsys, 1, "--to", "main")
     assert "error: product does not hold on the old pin: 0002-" in told
-    assert "patchstack verify product shows it; mend that first" in told
+    assert "patchstack verify product shows it; fix that first" in told
 
 
 def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack, capsys: Printed) -> None:
