@@ -86,7 +86,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_written(
     assert patchstack("init", "--fork", "fork", "--fork-ref", "product", "--upstream", "upstream") == 0
     before = Path("patchstack.yaml").read_bytes()
     assert patchstack("init", "--fork", "fork", "--fork-ref", "product", "--upstream", "upstream") == 2
-    assert "has a series product already" in capsys.readouterr().err
+    assert "already has a series product" in capsys.readouterr().err
     assert Path("patchstack.yaml").read_bytes() == before
 
 

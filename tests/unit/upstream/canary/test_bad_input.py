@@ -38,7 +38,7 @@ def test_a_rewritten_upstream_is_told_with_the_commit_at_which_it_parts(tmp_path
     assert ran.code == 2
     told = f"does not descend from the pin {fork.pin[:12]}: they diverge at {begin[:12]} (Begin)"
     assert told in ran.stderr
-    assert "hint: upstream was rewritten, or this is another branch" in ran.stderr
+    assert "hint: upstream was rewritten, or this is a different branch" in ran.stderr
 
 
 def test_a_branch_of_another_project_is_told_to_have_nothing_in_common(tmp_path: Path, run_cli: RunCli) -> None:
