@@ -77,7 +77,8 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
     top = directory.joinpath("top", *["below"] * up)
     policy = top / prefix / head.name
     policy.parent.mkdir(parents=True)
-    flat.rename(policy)
+    policy.write_bytes(content)
+    flat.unlink()
     inside = {path for one in names if not (path := os.path.normpath(f"{prefix}{one}")).startswith("..")}
     for path, found in _contents(root, commit, sorted(inside - {name, "."})).items():
         (top / path).parent.mkdir(parents=True, exist_ok=True)

@@ -355,7 +355,7 @@ def test_the_difference_is_also_taken_of_another_engines_command(bench: Bench, t
     told = bench(*asked, "--command", "sh engine.sh {tokens}")
     assert told.code == 0, told.stdout
     assert 2000 < float(told.stdout.split()[1]) < 4400  # 4 * 800 tokens in 0.8 s, and the machine's noise
-    assert "does not say {tokens}" in bench(*asked, "--command", "sh engine.sh 5").stderr
+    assert "lacks {tokens}" in bench(*asked, "--command", "sh engine.sh 5").stderr
     assert "is a profiler" in bench(*asked, "--command", "nsys profile sh engine.sh {tokens}").stderr
     assert "nothing to measure" in bench("difference").stderr
     assert "sh failed with 3" in bench(*asked, "--command", "sh -c 'exit 3' {tokens}").stderr

@@ -334,7 +334,7 @@ def test_gc_removes_what_was_not_used_for_long(toy: Toy) -> None:
         (["--source", "."], 2, "which variant?"),
         (["--source", ".", "--at", "1"], 2, "--source is a whole tree: leave out --at"),
         (["--platform", "linux/riscv64"], 3, "not linux/riscv64"),
-        (["--define", "1x=2"], 2, "1x is no name"),
+        (["--define", "1x=2"], 2, "1x is not a name"),
         (["--older-than", "3"], 2, "--older-than needs --gc"),
         (["--unproven", "nonsense"], 2, "--unproven nonsense: no such proof"),
         (["nowhere"], 2, "there is no series nowhere"),

@@ -6,17 +6,19 @@ gate asks for all its observations, in milliseconds, and the same ones on every 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from patchstack.engine.archive import Entry, Stream, pack
-from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, Volume
+from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, Running, Volume
 from patchstack.llama.kl import base_size
 from tests.support.checkout import DATA
 
@@ -88,8 +90,41 @@ class FixedEngine:
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
         outside = f"{path.rpartition('/')[0]}/"
-        found = {name: data for name, data in self.files[volume].items() if name.startswith(f"{path}/")}
+        found = {name: data for name, data in self.files[volume].items() if f"{name}/".startswith(f"{path}/")}
         return pack(Entry(path=name.removeprefix(outside), data=data) for name, data in found.items())
+
+    @contextmanager
+    def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[FixedServer]:
+        """Yield a server that listens until it is stopped, or the client of one, which has ended."""
+        if isinstance(beside, FixedServer):
+            self._ask(job, beside)
+            yield FixedServer(job=job, ended=Outcome(ending=Ending.EXITED, code=0, seconds=0.0))
+            return
+        yield FixedServer(job=job)
+        files = self.files[job.volumes[0].name]
+        files["run/out/stdout"], files["run/out/stderr"] = b"", _MARK if job.env.get("MARK") == "1" else b""
+
+    def _ask(self, client: Job, server: FixedServer) -> None:
+        """Answer the questions of a client, and leave the answers as it does."""
+        files = self.files[client.volumes[0].name]
+        requests = json.loads(files["questions.json"])["requests"]
+        bodies = [body for _, body in requests if body is not None]
+        program, args = self._program(server.job)
+        older = _is_older(self._content(program, server.job))
+        given = answer(Path(program).name, args, server.job.env, bodies, older=older)
+        replies = iter(given.replies)
+        answers = [b"{}" if body is None else next(replies) for _, body in requests]
+        found = [[200, base64.b64encode(one).decode()] for one in answers]
+        files["answers.json"] = json.dumps({"state": "answered", "overflowed": False, "answers": found}).encode()
+
+    def _program(self, job: Job) -> tuple[str, Sequence[str]]:
+        """Return the program of a job, with its arguments."""
+        place = next(at for at, word in enumerate(job.argv) if Path(word).name in (*NAMES, *ROWS) and "/" in word)
+        return job.argv[place], job.argv[place + 1 :]
+
+    def _content(self, program: str, job: Job) -> bytes:
+        files = self.files[job.volumes[0].name]
+        return files[f"bin/{Path(program).name}"] if self.isolated else Path(program).read_bytes()
 
     def run(self, job: Job, output: Output) -> Outcome:
         if job.argv[0] == "rm":
@@ -101,6 +136,8 @@ class FixedEngine:
             if size is None:
                 return Outcome(ending=Ending.EXITED, code=1, seconds=0.0)
             output(f"regular file {size}\n".encode())
+        elif job.what == "look for Python":
+            pass
         elif any("sha256sum" in word for word in job.argv):
             content = Path(next(path.source for path in job.paths if path.target == job.argv[-1])).read_bytes()
             output(f"{len(content)} 0\n{hashlib.sha256(content).hexdigest()}  {job.argv[-1]}\n".encode())
@@ -123,23 +160,40 @@ class FixedEngine:
     def _run_program(self, job: Job) -> None:
         """Write the program's result where a real job writes it."""
         files = self.files[job.volumes[0].name]
-        place = next(at for at, word in enumerate(job.argv) if Path(word).name in (*NAMES, *ROWS) and "/" in word)
-        program, args = job.argv[place], job.argv[place + 1 :]
-        asked = sorted((name for name in files if "/request-" in name), key=lambda name: int(name.rpartition("-")[2]))
-        bodies = [json.loads(text) for name in asked if (text := files[name].partition(b"\r\n\r\n")[2])]
-        content = files[f"bin/{Path(program).name}"] if self.isolated else Path(program).read_bytes()
+        program, args = self._program(job)
+        content = self._content(program, job)
         if Path(program).name in ROWS:
             given = _rows(args, known=b" with rows " in content)
         else:
-            given = answer(Path(program).name, args, job.env, bodies, older=b" of the older build" in content)
+            given = answer(Path(program).name, args, job.env, (), older=_is_older(content))
         if given.kept is not None:
             self.kept[_after(args, "--kl-divergence-base")] = given.kept
         files["run/out/stdout"], files["run/out/stderr"] = given.stdout, given.stderr
         files["run/out/code"] = files["run/out/ended"] = f"{given.code}\n".encode()
         files["run/out/files/trace.txt"] = _MARK if job.env.get("MARK") == "1" else b""
-        for number, body in enumerate(given.replies, 1):
-            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n"
-            files[f"run/out/reply-{number}"] = head.encode() + body
+
+
+@dataclass(slots=True)
+class FixedServer:
+    """Implements `Running`: a job that runs until it is stopped, or that has ended."""
+
+    job: Job
+    ended: Outcome | None = None
+    address: tuple[str, int] | None = ("127.0.0.1", 8080)
+
+    def wait(self, seconds: float) -> Outcome | None:
+        return self.ended
+
+    def terminate(self) -> None:
+        self.stop(0.0)
+
+    def stop(self, grace: float) -> Outcome:
+        self.ended = self.ended or Outcome(ending=Ending.EXITED, code=0, seconds=0.0)
+        return self.ended
+
+
+def _is_older(content: bytes) -> bool:
+    return b" of the older build" in content
 
 
 def answer(

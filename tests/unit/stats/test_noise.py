@@ -24,5 +24,5 @@ def test_a_machine_that_alternates_is_told_by_its_autocorrelation() -> None:
 def test_too_few_pairs_tell_no_autocorrelation() -> None:
     assert noise_of([0.1, 0.2, 0.3], [1, 1, -1]).autocorrelation is None
     assert noise_of([0.0] * 9, [1] * 9).autocorrelation is None
-    with pytest.raises(ValueError, match="each pair has a coin"):
+    with pytest.raises(ValueError, match="each pair needs a coin"):
         noise_of([], [])

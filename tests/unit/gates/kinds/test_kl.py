@@ -82,7 +82,7 @@ def test_a_model_that_gives_nan_fails_and_the_document_is_json(tool: PerplexityT
     tool.prints("test", LLAMA / "perplexity-nan")
     judgement = tool.judged()
     assert judgement.verdict is Verdict.FAIL
-    assert "no numbers" in judgement.reason
+    assert "not numbers" in judgement.reason
     text = json.dumps(dict(judgement.details), allow_nan=False)
     assert '"mean": "nan"' in text
 

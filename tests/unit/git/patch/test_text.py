@@ -330,8 +330,8 @@ def test_a_waiver_without_a_patch_is_for_all(linted: Linted) -> None:
 def test_an_unused_waiver_is_a_finding_where_it_is_written(linted: Linted) -> None:
     result = linted(waivers=(waive("additive", 41), waive("names")))
     assert [(f.rule, f.file, f.line, f.number, f.message) for f in result.findings] == [
-        ("unused-waiver", "patchstack.yaml", 12, None, "nothing of additive is found in patch 41: remove the waiver"),
-        ("unused-waiver", "patchstack.yaml", 12, None, "nothing of names is found in any patch: remove the waiver"),
+        ("unused-waiver", "patchstack.yaml", 12, None, "rule additive finds nothing in patch 41: remove the waiver"),
+        ("unused-waiver", "patchstack.yaml", 12, None, "rule names finds nothing in any patch: remove the waiver"),
     ]
 
 

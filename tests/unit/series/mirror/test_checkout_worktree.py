@@ -100,7 +100,7 @@ def test_a_branch_that_stands_there_already_serves_unless_it_is_checked_out(
         assert patchstack("checkout", "product", directory, "--worktree-of", "clone") == code
     told = capsys.readouterr().err
     assert "git worktree add in clone failed" in told
-    assert "hint: --branch NAME if another work tree has that branch" in told
+    assert "hint: use --branch NAME if another work tree has that branch" in told
     assert clone.git("rev-parse", "product") == fork.commits[-1]
     assert not (tmp_path / "two").exists()
     run_git("worktree", "remove", "one", cwd=clone.path)

@@ -65,9 +65,9 @@ VERIFY = "patchstack verify s --keep-going"
         (FORKED | {"merges": True, "holds": False}, "rebase the fork onto the pin"),
         (
             FORKED | {"lock": LockWord.UNUSABLE},
-            f"take series.lock from version control; or remove it and {EXPORT}",
+            f"restore series.lock from version control; or remove it and {EXPORT}",
         ),
-        (ALONE | {"lock": LockWord.UNUSABLE, "holds": None}, "take series.lock from version control"),
+        (ALONE | {"lock": LockWord.UNUSABLE, "holds": None}, "restore series.lock from version control"),
         (FORKED | {"way_out": "clone it", "holds": None}, "clone it"),
         (FORKED | {"way_out": "merge-base tells", "off_pin": True, "holds": False}, "merge-base tells"),
         (

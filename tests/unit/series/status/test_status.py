@@ -123,7 +123,7 @@ def test_without_a_lock_a_patch_that_the_fork_lacks_may_be_new_or_dropped(export
     assert ran.code == 1
     step = ran.stdout.splitlines()[-1]
     assert step.startswith(
-        "next: patchstack verify product --keep-going shows what the fork lacks: commit it there, commit"
+        "next: patchstack verify product --keep-going shows what the fork lacks: commit it there, then"
     )
     assert step.endswith("; if 0003 was dropped from the fork: patchstack export product --discard-edits")
 
@@ -160,7 +160,7 @@ def test_an_edit_by_hand_is_named_and_goes_to_the_fork_first(exported: Fork, pat
     assert "stale: 0002-Change-2-of-a-kernel.patch was changed after the export" in ran.stdout
     last = ran.stdout.splitlines()[-1]
     assert last.startswith(
-        "next: patchstack verify product --keep-going shows what the fork lacks: commit it there, commit"
+        "next: patchstack verify product --keep-going shows what the fork lacks: commit it there, then"
     )
 
 
@@ -290,7 +290,7 @@ def test_a_lock_that_cannot_be_read_is_said_so(exported: Fork, patchstack: RunCl
     ran = patchstack("status")
     assert ran.code == 0, "the fork is what is expected, and the series is equal to it"
     assert "unusable: patches/series.lock cannot be used; schema: 'patchstack.lock/9'" in ran.stdout
-    assert ran.stdout.splitlines()[-1].startswith("next: take series.lock from version control; or remove it")
+    assert ran.stdout.splitlines()[-1].startswith("next: restore series.lock from version control; or remove it")
     workspace(exported, with_fork=False)
     assert patchstack("status").code == patchstack("verify").code == 2
 

@@ -134,8 +134,8 @@ def test_a_patch_can_go_once_its_drop_check_passes_on_upstream_alone(tmp_path: P
     fork.upstream.commit("Do it", {"src/new.cpp": "own_case();\n"})
     assert drops(0) == {"upstream-has-it": "PASS", "nobody-wrote-it": "INVALID"}
     ran = run_cli("canary", "--workspace", tmp_path / "patchstack.yaml", "--to", "main")
-    assert "0001-Change-the-kernel.patch can go: upstream does it: check upstream-has-it is PASS" in ran.stdout
-    assert "Drop-Check: nobody-wrote-it: INVALID: no check nobody-wrote-it" in ran.stdout
+    assert "0001-Change-the-kernel.patch can be dropped: upstream does it: check upstream-has-it is PASS" in ran.stdout
+    assert "Drop-Check: nobody-wrote-it: INVALID: no check is named nobody-wrote-it" in ran.stdout
 
 
 def test_status_says_which_patch_can_go(tmp_path: Path, run_cli: RunCli) -> None:

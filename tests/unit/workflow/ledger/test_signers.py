@@ -46,7 +46,7 @@ def test_a_file_outside_the_tree_counts(checkout: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["HEAD", "@", "idea", "refs/heads/idea", "HEAD:ledger/allowed_signers", "head"])
 def test_what_is_checked_out_names_no_signers(checkout: Path, given: str) -> None:
-    with pytest.raises(UsageError, match="is what is checked out here"):
+    with pytest.raises(UsageError, match="is checked out here"):
         find_signers(given, checkout)
 
 

@@ -52,7 +52,7 @@ def test_it_stops_at_the_conflict_and_names_the_upstream_commit(
         "old base | line 20",
         "patch    | changed by commit 2",
         f"in {begun.work}: edit, git add, then patchstack sync product --continue",
-        "--drop 2 --why TEXT leaves it out permanently",
+        "--drop 2 --why TEXT leaves it out for good",
     ):
         assert text in printed.out, printed.out
     assert "Nearby" not in printed.out and "Elsewhere" not in printed.out
