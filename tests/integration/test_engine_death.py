@@ -293,7 +293,8 @@ def test_a_socket_of_somebody_elses_gives_the_group_as_hint(tmp_path: Path) -> N
             for directory in (tmp_path, *tmp_path.parents):
                 if directory.stat().st_uid == 0 and directory != Path("/"):
                     directory.chmod(directory.stat().st_mode | 0o111)
-            asking = f"import docker, patchstack.engine.choose, patchstack.engine.docker.engine\nimport os\nos.setuid(65534)\n{asking}"
+            first = "import docker, os, patchstack.engine.choose, patchstack.engine.docker.engine"
+            asking = f"{first}\nos.setuid(65534)\n{asking}"
         with closed(tmp_path / "s"), client(asking) as one:
             one.wait_for(b"log in again")
     assert b"permission denied\n\nhint: sudo usermod -aG docker $USER" in one.said

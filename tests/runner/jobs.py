@@ -58,7 +58,8 @@ def load(path: Path) -> Any:
 @dataclass(slots=True)
 class Runner:
     """A machine that runs jobs. `directory` is its own (temporary files, artifacts, caches); `workspace` the checkout;
-    `checkout` is what `actions/checkout` puts at a `path`; `programs` go before all others."""
+    `checkout` is what `actions/checkout` puts at a `path`, which is an empty directory here; `programs` go before all
+    others."""
 
     directory: Path
     workspace: Path
@@ -218,13 +219,14 @@ class Runner:
         ok = True
         listener = Listener()
         if action.startswith("./"):
-            inner = self.act(self.workspace / action, given)
+            place = self.workspace / action
+            inner = self.act(place if (place / "action.yml").exists() else self.checkout, given)
             ran.summary += inner.summary
             outputs, ok = inner.outputs, inner.ok
             listener = Listener(commands=inner.commands, log=inner.log.splitlines())
         elif action == "actions/checkout":
             if "path" in given and not (self.workspace / given["path"]).exists():
-                (self.workspace / given["path"]).symlink_to(self.checkout)
+                (self.workspace / given["path"]).mkdir()  # a link would lead out of the workspace
         elif action == "actions/cache/restore":
             outputs["cache-hit"] = "true" if self._restore(given) else ""
         elif action == "actions/cache/save":

@@ -17,6 +17,7 @@ _FILE = re.compile(
 _WRITTEN = {
     "body.md": "patchstack ci writes it",
     "gates.md": "gate run --report writes it",
+    "patchstack/client": "an image",
     "patchstack/cpu": "an image",
     "patchstack/cuda": "an image",
     "make test": "an example of a command of the user's own: bisect --run",
