@@ -10,7 +10,7 @@ from patchstack.workspace import LintPolicy
 
 ID = "unreadable"
 _NEWLINE = b"\n"
-_MOST_FILES = 5000
+_MOST_FILES, _MOST_HUNKS = 5000, 10_000
 
 
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
@@ -20,7 +20,8 @@ def readable(data: bytes | None, policy: LintPolicy) -> bytes:
         return b""
     if policy.patch_kib != LintPolicy().patch_kib and len(data) <= policy.patch_kib << 10:
         return data
-    return b"" if too_large(data) or data.count(b"\ndiff --git ") >= _MOST_FILES else data
+    many = data.count(b"\ndiff --git ") >= _MOST_FILES or data.count(b"\n@@ ") >= _MOST_HUNKS
+    return b"" if many or too_large(data) else data
 
 
 def check(subject: Subject) -> Iterator[Finding]:
@@ -29,7 +30,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     for patch in subject.patches:
         if patch.file.data and not patch.data:
             many = f"{len(patch.file.data) / 1e6:.1f} MB, {patch.file.data.count(_NEWLINE):,} lines"
-            most = f"{LARGEST >> 20} MiB, {MOST_LINES:,} lines and {_MOST_FILES:,} files"
+            most = f"{LARGEST >> 20} MiB, {MOST_LINES:,} lines, {_MOST_FILES:,} files and {_MOST_HUNKS:,} hunks"
             told = f"it is too large for the rules: {many}. Rules read {most}"
             yield patch.finding(ID, 1, f"{told}; lint: {{size: {{patch_kib: N}}}} lets them read more")
             continue

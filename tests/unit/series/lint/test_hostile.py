@@ -79,6 +79,9 @@ def test_a_patch_too_large_for_the_rules_is_a_finding_unless_the_policy_allows_i
     files = b"".join(b"diff --git a/%d b/%d\nold mode 100644\nnew mode 100755\n" % (at, at) for at in range(5001))
     assert readable(files, LintPolicy()) == b""
     assert readable(files[: files.rindex(b"diff")], LintPolicy()) != b""
+    hunks = b"diff --git a/x b/x\n" + b"@@ -1 +1 @@\n-a\n+b\n" * 9_999
+    assert readable(hunks, LintPolicy()) == hunks
+    assert readable(hunks + b"@@ -1 +1 @@\n-a\n+b\n", LintPolicy()) == b""
 
 
 def test_lint_says_which_patch_it_did_not_look_at(tmp_path: Path, run_cli: RunCli) -> None:
@@ -91,5 +94,5 @@ def test_lint_says_which_patch_it_did_not_look_at(tmp_path: Path, run_cli: RunCl
     ran = run_cli("lint", "--workspace", str(tmp_path / "patchstack.yaml"))
     assert ran.code == 1
     assert "it is too large for the rules: 0.3 MB, 100,0" in ran.stdout
-    assert "Rules read 4 MiB, 100,000 lines and 5,000 files" in ran.stdout
+    assert "Rules read 4 MiB, 100,000 lines, 5,000 files and 10,000 hunks" in ran.stdout
     assert "1 finding" in ran.stdout, "no other rule says anything of it"
