@@ -11,6 +11,8 @@ LARGEST = 4 << 20
 """The largest patch that is read here, in bytes."""
 MOST_LINES = 100_000
 """The largest patch that is read here, in lines."""
+MOST_HUNKS = 10_000
+"""The largest patch whose hunks are kept in memory for more than one step."""
 
 
 class TooCostly(Unsupported):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.patch.effort import MOST_HUNKS
 from patchstack.git.patch.fuzz import Placed, place_with_fuzz
 from patchstack.git.patch.text import PatchedFile, read_text
 from patchstack.series.verify.prefix_trees import Link
@@ -20,12 +21,16 @@ _HUNKS = 2  # a single hunk gets the same place in both
 
 
 def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
-    """Yield a sentence for each file of a patch to which GNU patch would give a different content than git."""
+    """Yield a sentence for each file of a patch to which GNU patch would give a different content than git, and for
+    each patch with too many hunks to compare."""
     for link in links:
         if not link.applied or link.patch.anchored or link.patch.data is None:
             continue
         # No line of a hunk begins like this, so most patches are ruled out without parsing.
         if all(part.count(b"\n@@ -") < _HUNKS for part in link.patch.data.split(b"\ndiff --git ")):
+            continue
+        if (hunks := link.patch.data.count(b"\n@@ -")) >= MOST_HUNKS:
+            yield f"{link.patch.file}: {hunks:,} hunks are too many to compare their places with those of GNU patch"
             continue
         files = read_text(link.patch.data).files
         touched = Counter(file.path for file in files)

@@ -57,6 +57,16 @@ def test_a_plain_diff_that_git_applies_can_be_compared(tmp_path: Path, sources: 
     assert "in different places" in ran.document["warnings"][0]
 
 
+def test_a_patch_of_too_many_hunks_is_not_compared_and_the_warning_says_so(
+    tmp_path: Path, sources: list[str], run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("patchstack.series.verify.other_tools.MOST_HUNKS", 2)
+    [patch] = (tmp_path / "patches").glob("*.patch")
+    assert run_cli("verify", *sources, "--apply-only", "--json").document["warnings"] == [
+        f"{patch.name}: 2 hunks are too many to compare their places with those of GNU patch"
+    ]
+
+
 def test_what_two_tools_read_differently_is_not_adopted(
     tmp_path: Path,
     sources: list[str],
