@@ -105,6 +105,7 @@ def test_a_pull_request_s_gates_run_on_what_another_machine_built(in_docker: tup
     toy, runner = in_docker
     _with_a_default_branch(toy.root)
     runner.ref = "refs/heads/pull-request/7"
+    runner.links_checkout = False
     inputs = {"variant": "cpu", "suite": "quick"}
     made = runner.job(WORKFLOWS / "gates-gpu.yml", "build", inputs=inputs)
     assert made is not None

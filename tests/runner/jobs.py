@@ -58,13 +58,14 @@ def load(path: Path) -> Any:
 @dataclass(slots=True)
 class Runner:
     """A machine that runs jobs. `directory` is its own (temporary files, artifacts, caches); `workspace` the checkout;
-    `checkout` is what `actions/checkout` puts at a `path`, which is an empty directory here; `programs` go before all
-    others."""
+    `checkout` is what `actions/checkout` puts at a `path`: as a link, or as an empty directory, because a policy takes
+    no link that leads out; `programs` go before all others."""
 
     directory: Path
     workspace: Path
     checkout: Path
     programs: Path
+    links_checkout: bool = True
     event_name: str = "push"
     ref: str = "refs/heads/main"
     event: dict[str, Any] = field(default_factory=dict)
@@ -226,7 +227,8 @@ class Runner:
             listener = Listener(commands=inner.commands, log=inner.log.splitlines())
         elif action == "actions/checkout":
             if "path" in given and not (self.workspace / given["path"]).exists():
-                (self.workspace / given["path"]).mkdir()  # a link would lead out of the workspace
+                place = self.workspace / given["path"]
+                place.symlink_to(self.checkout) if self.links_checkout else place.mkdir()
         elif action == "actions/cache/restore":
             outputs["cache-hit"] = "true" if self._restore(given) else ""
         elif action == "actions/cache/save":

@@ -278,7 +278,9 @@ _forks: dict[int, tuple[KeptTree, str, tuple[str, ...]]] = {}
 def _begun_fork(directory: Path, commits: int) -> Fork:
     """A fork of so many commits that change a line each: made by git once, and written again from then on."""
     occupied = any((directory / name).exists() for name in _WORLD)
-    if commits in _forks and not occupied:
+    # git quotes other characters of a path where it writes it down.
+    plain = str(directory.absolute()).isprintable() and not set(str(directory)) & set("\"\\#;'")
+    if commits in _forks and plain and not occupied:
         kept, pin, made = _forks[commits]
         kept.write(directory)
         upstream = RepoBuilder(directory / "upstream", commits=2)
@@ -294,7 +296,7 @@ def _begun_fork(directory: Path, commits: int) -> Fork:
     made = tuple(repo.commit(subject, changes) for subject, changes in kernel_steps(range(1, commits + 1)))
     fork = Fork(upstream=upstream, pin=pin, repo=repo, ref="product", commits=[*made], series=directory / "patches")
     fork.export()
-    if not occupied:
+    if plain and not occupied:
         _forks[commits] = KeptTree.of(directory, *_WORLD), pin, made
     return fork
 
