@@ -20,8 +20,10 @@ def readable(data: bytes | None, policy: LintPolicy) -> bytes:
         return b""
     if policy.patch_kib != LintPolicy().patch_kib and len(data) <= policy.patch_kib << 10:
         return data
+    if too_large(data):
+        return b""
     many = data.count(b"\ndiff --git ") >= _MOST_FILES or data.count(b"\n@@ ") >= MOST_HUNKS
-    return b"" if many or too_large(data) else data
+    return b"" if many else data
 
 
 def check(subject: Subject) -> Iterator[Finding]:
