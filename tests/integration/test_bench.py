@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patchstack.cli.bench.app import bench_app
-from patchstack.cli.failures import guarded
 from patchstack.files.places import cache_places
 from tests.conftest import Ran
+from tests.support.bench_commands import Bench, running
 from tests.support.programs import program
 
 # A machine with a little noise of its own: every run counts on, and the count gives the noise. FAST is the switch.
@@ -28,22 +25,6 @@ echo "rate: $((1000 + noise + ${{FAST:-0}})).0"
 [ "$count" != "${{CRASH_AT:-none}}" ] || kill -SEGV $$
 """
 RATE = ("--set", "program=speed", "--set", r"figures=rate=^rate: ([0-9.]+)$")
-
-
-Bench = Callable[..., Ran]
-
-
-def running(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A function that runs a bench command in the working directory."""
-
-    def run(*args: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["bench", *args])
-        capsys.readouterr()
-        code = guarded(bench_app)
-        said = capsys.readouterr()
-        return Ran(code=code, stdout=said.out, stderr=said.err)
-
-    return run
 
 
 @pytest.fixture

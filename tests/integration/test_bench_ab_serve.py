@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from patchstack.bench.serving import figures
-from patchstack.cli.bench.app import bench_app
-from patchstack.cli.failures import guarded
 from tests.conftest import Ran
+from tests.support.bench_commands import running
 from tests.support.checkout import ROOT
 from tests.support.programs import program
 from tests.support.scripted import Step, stream
@@ -52,19 +51,14 @@ def ab(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     program(tmp_path / "bin", "llama-server", SERVER.format(**{k: shlex.quote(str(v)) for k, v in parts.items()}))
     (tmp_path / "model.gguf").write_bytes(b"no model is read")
     monkeypatch.chdir(tmp_path)
+    bench = running(capsys, monkeypatch)
 
     def run(*more: str, metric: str = "itl_p50") -> Ran:
         load = [("concurrency", 2), ("requests", 6), ("prompt_tokens", 8), ("max_tokens", TOKENS), ("tries", 1)]
         sets = [part for name, value in load for part in ("--set", f"{name}={value}")]
         common = ("--bin", "bin", "--model", "model.gguf", "--seed", "7", "--no-reference", "--allow", "cpu-load")
         judged = ("--alpha", "0.2", "--pairs", "4")
-        monkeypatch.setattr(
-            sys, "argv", ["bench", "ab", "-w", f"serve:{metric}", *common, *judged, *sets, *more, "--json"]
-        )
-        capsys.readouterr()
-        code = guarded(bench_app)
-        said = capsys.readouterr()
-        return Ran(code=code, stdout=said.out, stderr=said.err)
+        return bench("ab", "-w", f"serve:{metric}", *common, *judged, *sets, *more, "--json")
 
     return run
 

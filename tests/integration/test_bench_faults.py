@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patchstack.cli.bench.app import bench_app
-from patchstack.cli.failures import guarded
 from patchstack.files.places import cache_places
-from tests.conftest import Ran
+from tests.support.bench_commands import Bench, running
 from tests.support.checkout import ROOT
 from tests.support.programs import program
 
@@ -31,7 +28,6 @@ ASKED = (
     *("ab", "--bin", "bin", "--switch", "FAST=50", "-w", "command", "--no-reference", "--seed", "7", "--json"),
     *("--set", "program=speed", "--set", r"figures=rate=^rate: ([0-9.]+)$"),
 )
-Bench = Callable[..., Ran]
 
 
 class Killed(BaseException):
@@ -43,15 +39,7 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     """Runs a bench command in a directory with the programs of `bin`."""
     program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
     monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["bench", *args])
-        capsys.readouterr()
-        code = guarded(bench_app)
-        said = capsys.readouterr()
-        return Ran(code=code, stdout=said.out, stderr=said.err)
-
-    return run
+    return running(capsys, monkeypatch)
 
 
 def coins(document: dict[str, Any]) -> list[str]:

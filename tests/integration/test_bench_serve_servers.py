@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.cli.bench.app import bench_app
-from patchstack.cli.failures import guarded
 from tests.conftest import Ran
+from tests.support.bench_commands import running
 from tests.support.checkout import ROOT
 from tests.support.programs import program
 from tests.support.scripted import stream
@@ -43,16 +42,13 @@ def serve(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     serves = SERVES.format(**{name: shlex.quote(str(value)) for name, value in parts.items()})
     (tmp_path / "model.gguf").write_bytes(b"no model is read")
     monkeypatch.chdir(tmp_path)
+    bench = running(capsys, monkeypatch)
 
     def run(script: str, *more: str) -> Ran:
         program(tmp_path / "bin", "llama-server", script.replace("SERVES", serves))
         load = ("--concurrency", "2", "--requests", "4", "--prompt-tokens", "8", "--max-tokens", "5", "--json")
         words = ("serve", "--server", "bin/", "--model", "model.gguf", "--allow", "cpu-load", *load, *more)
-        monkeypatch.setattr(sys, "argv", ["bench", *words])
-        capsys.readouterr()
-        code = guarded(bench_app)
-        said = capsys.readouterr()
-        return Ran(code=code, stdout=said.out, stderr=said.err)
+        return bench(*words)
 
     return run
 
