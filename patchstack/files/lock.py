@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -97,9 +98,15 @@ def _is_still(file: Path, descriptor: int) -> bool:
     return os.path.samestat(named, os.fstat(descriptor))
 
 
+GRACE = 2.0
+"""For how many seconds the lock of a directory may outlast a killed process: a child that it had just started has the
+descriptor until its program begins."""
+
+
 @contextlib.contextmanager
 def locked_directory(directory: Path, what: str) -> Iterator[int]:
-    """Hold the lock of a directory and yield its descriptor. `what` names the kind of process, for messages.
+    """Hold the lock of a directory and yield its descriptor. `what` names the kind of process, for messages. If
+    another process holds the lock, it is tried again for `GRACE` seconds.
 
     Raises `UsageError` if another process holds it, `MissingError` if the directory cannot be opened.
     """
@@ -109,6 +116,11 @@ def locked_directory(directory: Path, what: str) -> Iterator[int]:
         raise NotWritable(f"{directory} cannot be opened: {error.strerror}") from error
 
     def refuse() -> None:
+        until = time.monotonic() + GRACE
+        while time.monotonic() < until:
+            time.sleep(0.05)
+            with contextlib.suppress(BlockingIOError):
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         raise Busy(f"another {what} is at work in {directory}", hint="wait for it")
 
     with _held(descriptor, refuse):

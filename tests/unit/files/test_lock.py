@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import threading
 from pathlib import Path
 
@@ -87,6 +88,13 @@ def test_a_directory_in_use_is_refused_with_the_name_of_its_users(tmp_path: Path
         assert raised.value.hint == "wait for it"
     with locked_directory(tmp_path, "patchstack export"):
         assert list(tmp_path.iterdir()) == []
+
+
+def test_the_child_of_a_killed_process_may_hold_a_directory_a_moment_longer(tmp_path: Path) -> None:
+    with locked_directory(tmp_path, "x") as descriptor:
+        child = subprocess.Popen(["sleep", "0.5"], pass_fds=(descriptor,))
+    with locked_directory(tmp_path, "x"):
+        assert child.wait() == 0
 
 
 def test_only_a_directory_can_be_held_as_one(tmp_path: Path) -> None:
