@@ -55,9 +55,11 @@ DEMO = "patchstack demo --no-build tour"
 NEEDS = {"jq": r"\| jq ", "zcat": r"\bzcat\b", "ssh-keygen": r"^\$ ssh-keygen"}
 COMPILES = re.compile(r"^\$ .*(?:--engine host|patchstack demo (?!--no-build))", re.MULTILINE)
 
-# The progress of a build, its longest step and lines about long work differ in every run.
+# The progress of a build, its longest step and lines about long work differ in every run. Whether jobs see only their
+# own processes differs from machine to machine.
 PROGRESS = re.compile(
-    r"\[\d+/\d+\] |.+ took (?:\d+ min )?[\d.]+ s of (?:\d+ min )?[\d.]+ s$"
+    r"(?:warning: jobs on this machine can read the environment|PID namespaces for us )"
+    r"|\[\d+/\d+\] |.+ took (?:\d+ min )?[\d.]+ s of (?:\d+ min )?[\d.]+ s$"
     r"|.+  (?:\[\d+/\d+\]  )?(?:[3-9]\d s|\d+ (?:min|h)(?: \d+ (?:s|min))?)"
     r"(?: of about .+|, expected about .+|, about .+ left)?$"
 )
@@ -116,7 +118,7 @@ class Reader:
     home: Path
 
     def types(self, command: str) -> tuple[list[str], int]:
-        """What a command prints on both streams, without progress, and its exit status."""
+        """What a command prints on both streams, without progress and the machine's warning, and its exit status."""
         place = self.home.parent / "place"
         here = Path(place.read_text("utf-8").strip()) if place.exists() else self.home
         if command == DEMO and here == self.home:
