@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from patchstack.llama.client.events import BadStream, EventReader
@@ -134,25 +133,19 @@ class _Reading:
                 self.finished, answer.finish = True, reason
 
 
-def read_answer(
-    pieces: Sequence[tuple[int, bytes]],
-    ended: str,
-    wire: AnswerReader | None = None,
-    parts: Sequence[tuple[int, bytes]] = (),
-) -> Answer:
-    """Read the answer from the pieces of a connection, with their times in ns. `ended` is why it ended early, empty if
-    the answer is complete or the server closed the connection. `wire` has already read the first pieces: `parts` are
-    what it returned for them."""
-    wire, events, reading = wire or AnswerReader(), EventReader(), _Reading()
+def read_answer(wire: AnswerReader, body: Iterable[tuple[int, bytes]], ended: str) -> Answer:
+    """Read the answer of a connection. `body` are the parts that `wire` reads, with their times in ns. `ended` is why
+    the connection ended early, empty if the answer is complete or the server closed it."""
+    events, reading = EventReader(), _Reading()
     answer = reading.answer
-    body = bytearray()
+    refused = bytearray()
     stream = False
     try:
-        for time, part in chain(parts, ((time, wire.feed(data)) for time, data in pieces[len(parts) :])):
+        for time, part in body:
             answer.status = wire.status
             stream = stream or (wire.status == 200 and _is_stream(wire))
             if not stream:
-                body += part[: _WORDS * 10 - len(body)]
+                refused += part[: _WORDS * 10 - len(refused)]
                 continue
             for event in events.feed(part):
                 reading.event(time, event.data, event.name)
@@ -166,7 +159,7 @@ def read_answer(
     if events.comments:
         answer.odd["comment"] = events.comments
     if wire.status and not stream:
-        answer.fail(_refused(wire, bytes(body)))
+        answer.fail(_refused(wire, bytes(refused)))
     elif not answer.failure:
         _check_end(reading, events)
     return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic_ns
 
 from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
@@ -83,6 +83,13 @@ class Exchange(asyncio.Protocol):
         """End the exchange here."""
         if not self.over:
             self._finish(why)
+
+    def body(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the parts of the body with the times of their pieces, once, after the exchange is over. `reader` has
+        the state of the answer after each. Raises `BadAnswer`."""
+        yield from self.parts
+        for time, data in self.pieces[len(self.parts) :]:
+            yield time, self.reader.feed(data)
 
     def _look(self) -> None:
         """Parse the pieces since the last call, to find out whether the answer is complete."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchstack.llama.client.connection import Exchange, connect
 from patchstack.llama.client.plan import Target
-from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
+from patchstack.llama.client.wire import BadAnswer, Framing
 
 
 class NoRun(Exception):
@@ -66,14 +66,13 @@ class Door:
             exchange.fail("no answer in time")
         finally:
             exchange.fail("given up")
-        reader, found = AnswerReader(), bytearray()
+        reader = exchange.reader
         try:
-            for _, piece in exchange.pieces:
-                found += reader.feed(piece)
+            found = b"".join(part for _, part in exchange.body())
             reader.close()
         except BadAnswer as error:
             return Reply(failure=exchange.failure or str(error))
-        return Reply(reader.status, bytes(found), exchange.failure, reader.framing is not Framing.CLOSE)
+        return Reply(reader.status, found, exchange.failure, reader.framing is not Framing.CLOSE)
 
     async def _connected(self, exchange: Exchange, over: asyncio.Future[Exchange]) -> None:
         await connect(exchange, self.address, self.secure, self.target.host)

@@ -176,7 +176,7 @@ class Client:
         }
         if exchange is None:
             return {**found, **_NOTHING, "failure": "it was not sent: the run was interrupted"}
-        answer = read_answer(exchange.pieces, exchange.failure, exchange.reader, exchange.parts)
+        answer = read_answer(exchange.reader, exchange.body(), exchange.failure)
         zero = run.zero
         return {
             **found,

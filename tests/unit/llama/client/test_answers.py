@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patchstack.llama.client.answers import Answer, read_answer
+from patchstack.llama.client.answers import Answer
+from patchstack.llama.client.answers import read_answer as read_parts
+from patchstack.llama.client.wire import AnswerReader
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
 
@@ -32,6 +35,11 @@ def usage(tokens: int, prompt: int = 7, cached: int | None = None) -> dict[str, 
 
 
 DONE = event("[DONE]")
+
+
+def read_answer(pieces: Sequence[tuple[int, bytes]], ended: str) -> Answer:
+    wire = AnswerReader()
+    return read_parts(wire, ((time, wire.feed(data)) for time, data in pieces), ended)
 
 
 def answer(*events: str, head: str = HEAD, ended: str = "") -> Answer:

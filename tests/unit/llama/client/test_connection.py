@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from patchstack.llama.client import connection
 from patchstack.llama.client.answers import read_answer
 from patchstack.llama.client.connection import Exchange
+from patchstack.llama.client.wire import AnswerReader
 from tests.support.scripted import event, text_event, usage_event
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -58,8 +59,9 @@ def test_an_answer_reads_the_same_however_it_was_split_and_looked_into(cuts: lis
     pieces = [sent[start:end] for start, end in pairwise(places)]
     exchange, transport = exchange_of(pieces)
     assert (exchange.over, transport.aborted) == ((True, True) if framing != "close" else (False, False))
-    got = read_answer(exchange.pieces, "", exchange.reader, exchange.parts)
-    assert got == read_answer(exchange.pieces, "")
+    got = read_answer(exchange.reader, exchange.body(), "")
+    fresh = AnswerReader()
+    assert got == read_answer(fresh, ((time, fresh.feed(data)) for time, data in exchange.pieces), "")
     assert (got.failure, got.tokens, len(got.times), got.finish) == ("", 2, 2, "stop")
 
 
@@ -75,7 +77,7 @@ def test_content_that_looks_like_an_end_is_not_one() -> None:
 def test_bytes_that_are_no_answer_end_the_exchange_and_are_reported_when_they_are_read() -> None:
     exchange, transport = exchange_of([HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"zz\r\n\r\n"])
     assert (exchange.over, exchange.failure, transport.aborted) == (True, "", True)
-    got = read_answer(exchange.pieces, exchange.failure, exchange.reader, exchange.parts)
+    got = read_answer(exchange.reader, exchange.body(), exchange.failure)
     assert got.failure == "the size of a chunk is b'zz'"
 
 
