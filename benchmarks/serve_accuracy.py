@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from patchstack.bench.serving.figures import Asked, figures_of
+from patchstack.bench.serving.figures import LoadTerms, figures_of
 from patchstack.bench.serving.record import RequestRecord, ServeRecord, read_record
 from patchstack.stats.serving import percentile
 from tests.support.scripted import Step, a_plan, run_client, scripted_server, stream
@@ -81,7 +81,7 @@ def one_run(streams: int, rate: float, seconds: float, seed: int) -> tuple[bool,
     if any(one.failure for one in record.requests):
         return False, False, "requests failed"
     found = errors(record, server.writes)
-    served = figures_of(record, Asked(arrivals="closed", concurrency=streams, prefix=0, slo={}))
+    served = figures_of(record, LoadTerms(arrivals="closed", concurrency=streams, prefix=0, slo={}))
     words = ", ".join(
         f"{what} {percentile(sorted(one), 0.5):.2f}/{percentile(sorted(one), 0.99):.2f}" for what, one in found.items()
     )

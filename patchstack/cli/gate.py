@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from patchstack.evidence.origin import Recorded
     from patchstack.gates.suite import Suite
     from patchstack.report.gate import Checked
-    from patchstack.workflow.gates import Asked, Prepared
+    from patchstack.workflow.gates import Prepared, ProgramsRequest
     from patchstack.workspace import Workspace
 
 
@@ -88,13 +88,15 @@ def run_command(
 ) -> None:
     """Run a suite on a build. Known observations are not repeated; verdicts are drawn again."""
     from patchstack.verdict import exit_code
-    from patchstack.workflow.gates import Asked
+    from patchstack.workflow.gates import ProgramsRequest
 
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
-    asked = Asked(build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline)
+    request = ProgramsRequest(
+        build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline
+    )
     started = time.monotonic()
-    with _prepared(found, asked, image, chosen, again=again, partly=True, signers=signers) as ready:
+    with _prepared(found, request, image, chosen, again=again, partly=True, signers=signers) as ready:
         talk(f"suite {chosen.name} on {ready.what}")
         checks = _run_gates(chosen, ready, fail_fast=fail_fast)
         checks += _run_brought(found, chosen, ready) if not gates else []
@@ -209,15 +211,17 @@ def record_command(
 ) -> None:
     """Record a gate's output as its new reference. A changed transcript needs evidence that the model is the same."""
     from patchstack.report.gate import gate_line
-    from patchstack.workflow.gates import Asked, record_gate, suite_to_record
+    from patchstack.workflow.gates import ProgramsRequest, record_gate, suite_to_record
 
     if not why.strip():
         raise ReasonMissing("a reference needs a reason", hint='--why "what changed, and why it may"')
     found = the_workspace(workspace)
     whole, named = _suite(found, suite), tuple(because or ())
     chosen = suite_to_record(whole, gate, named)
-    asked = Asked(build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline)
-    with _prepared(found, asked, image, chosen, again=again) as ready:
+    request = ProgramsRequest(
+        build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline
+    )
+    with _prepared(found, request, image, chosen, again=again) as ready:
         talk(f"recording {gate} from {ready.what}")
         taken = record_gate(
             found.path,
@@ -269,7 +273,7 @@ def _suite(workspace: Workspace, name: str | None) -> Suite:
 @contextlib.contextmanager
 def _prepared(
     workspace: Workspace,
-    asked: Asked,
+    request: ProgramsRequest,
     image: str | None,
     suite: Suite,
     *,
@@ -278,11 +282,11 @@ def _prepared(
     signers: str | None = None,
 ) -> Iterator[Prepared]:
     """Yield a runner of the build or directory, on an engine whose machine is fit for the suite."""
-    from patchstack.workflow.gates import prepare_suite, programs_meant
+    from patchstack.workflow.gates import choose_programs, prepare_suite
 
     recorded = _recorded(workspace, signers)
-    with connected(asked.engine_spec(), workspace) as connection:
-        chosen = programs_meant(asked, connection, workspace, open_cache(offline=asked.offline))
+    with connected(request.engine_spec(), workspace) as connection:
+        chosen = choose_programs(request, connection, workspace, open_cache(offline=request.offline))
         with prepare_suite(
             connection,
             workspace,
@@ -292,7 +296,7 @@ def _prepared(
             again=again,
             partly=partly,
             recorded=recorded,
-            offline=asked.offline,
+            offline=request.offline,
         ) as ready:
             if ready.refusal is not None:
                 complain(f"{ready.refusal}\n")

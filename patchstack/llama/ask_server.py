@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.llama.completions import (
     Divergence,
     Generated,
@@ -61,7 +61,7 @@ def ask_servers(
     complete = incomplete(questions, pinned=program.pinned)
     for number in range(1, runs + 1):
         invocation = program.invocation(f"{what} {number}", env)
-        invocation = asked(invocation, [question.request() for question in questions])
+        invocation = with_requests(invocation, [question.request() for question in questions])
         salt = "" if number == 1 else f"run {number}"
         observed = runner.observe(invocation, complete=complete, tries=program.tries, salt=salt)
         attempts += observed.attempts

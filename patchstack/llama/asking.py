@@ -14,7 +14,7 @@ _CLIENT, _QUESTIONS = "client.pyz", "questions.json"
 _GRACE = 1.0
 
 
-def asked(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
+def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
     """Return the run of a server that gets these requests; without requests, the invocation unchanged. Half of its
     seconds are the limit until the server is ready, and also the limit of each answer.
     """

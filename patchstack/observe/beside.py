@@ -31,7 +31,7 @@ Hear = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ClientResult:
     """The result of the client: how it ended, the lines that it printed, and the files that it left. `server_ended`:
     the server ended first. `stopped`: the user ended the client."""
 
@@ -94,7 +94,7 @@ def ask(
     server: Running | None = None,
     image: str | None = None,
     seconds: float | None = None,
-) -> Asked:
+) -> ClientResult:
     """Run the client of a server to its end, and return the result. `address` replaces `{address}` in its files.
     `image` is for containers, and must have Python. The client is ended after `seconds`. If the server ends first, the
     client gets `grace` seconds to notice.
@@ -127,11 +127,11 @@ def ask(
             # No job can share the loopback interface of a container that has ended.
             if server is None or (gone := server.wait(1.0)) is None:
                 raise
-            return Asked(outcome=gone, said=lines.end(), files={}, server_ended=True)
+            return ClientResult(outcome=gone, said=lines.end(), files={}, server_ended=True)
         brought = dict(_brought(engine, volume, beside.brings, image))
     finally:
         engine.remove(volume.name)
-    return Asked(outcome=outcome, said=lines.end(), files=brought, server_ended=ended, stopped=stopped)
+    return ClientResult(outcome=outcome, said=lines.end(), files=brought, server_ended=ended, stopped=stopped)
 
 
 def _followed(

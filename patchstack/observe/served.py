@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from patchstack.engine.protocol import Ending, Outcome
-from patchstack.observe.beside import Asked
+from patchstack.observe.beside import ClientResult
 from patchstack.observe.protocol import Invocation, Observation, Reply
 
 ANSWERS = "answers.json"
@@ -32,10 +32,10 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that ran. `asked` is the result of its client, None if the client did not start. `alive`: the server ran
-    until it was told to end. `outcome` is the server's outcome. `seconds` is the total time."""
+    """A server that ran. `client` is the result of its client, None if the client did not start. `alive`: the server
+    ran until it was told to end. `outcome` is the server's outcome. `seconds` is the total time."""
 
-    asked: Asked | None
+    client: ClientResult | None
     alive: bool
     outcome: Outcome
     stdout: bytes
@@ -69,18 +69,18 @@ def read_answers(content: bytes) -> Answers:
 def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
     """Return the observation of a server that was asked the requests of an invocation: a reply for each, with status 0
     if none came. `files` has the outcome of serving under `service`."""
-    answers = read_answers(run.asked.files.get(ANSWERS, b"")) if run.asked is not None else Answers()
+    answers = read_answers(run.client.files.get(ANSWERS, b"")) if run.client is not None else Answers()
     count = len(invocation.requests)
     missing = (Reply(status=0, body=b""),) * (count - len(answers.replies))
     limit = file_limit(invocation.output)
     long = any(len(stream) >= limit for stream in (run.stdout, run.stderr))
     service = _service(run, answers, count)
     words = str(service)
-    if service is Service.LOST and run.asked is not None:
-        words += f": {run.asked.said.strip()[-200:] or 'it said nothing'}"
+    if service is Service.LOST and run.client is not None:
+        words += f": {run.client.said.strip()[-200:] or 'it said nothing'}"
     return Observation(
         key=key,
-        ending=run.asked.outcome.ending if run.alive and run.asked is not None else run.outcome.ending,
+        ending=run.client.outcome.ending if run.alive and run.client is not None else run.outcome.ending,
         code=_code(run),
         stdout=run.stdout,
         stderr=run.stderr,
@@ -94,7 +94,7 @@ def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
 def measured(run: ServerRun, key: str) -> Observation:
     """Return the observation of a measured server: the client's files and output, and the server's output."""
     stderr = run.stdout + run.stderr
-    if run.asked is None:
+    if run.client is None:
         return Observation(
             key=key,
             ending=run.outcome.ending,
@@ -103,11 +103,11 @@ def measured(run: ServerRun, key: str) -> Observation:
             stderr=stderr,
             seconds=run.seconds,
         )
-    asked = run.asked
-    files = {**asked.files, "said": asked.said.encode(), "stopped": b"1" if asked.stopped else b""}
+    client = run.client
+    files = {**client.files, "said": client.said.encode(), "stopped": b"1" if client.stopped else b""}
     return Observation(
         key=key,
-        ending=asked.outcome.ending,
+        ending=client.outcome.ending,
         code=_code(run),
         stdout=b"",
         stderr=stderr,
@@ -127,11 +127,11 @@ def _code(run: ServerRun) -> int:
 
 
 def _service(run: ServerRun, answers: Answers, count: int) -> Service:
-    if run.asked is None or answers.state == "not-ready":
+    if run.client is None or answers.state == "not-ready":
         return Service.NEVER_READY if run.alive else Service.ENDED_EARLY
     if not answers.state:
-        lost = run.alive or run.asked.outcome.ending is Ending.TIMED_OUT
-        return Service.LOST if lost and not run.asked.server_ended else Service.ENDED_EARLY
+        lost = run.alive or run.client.outcome.ending is Ending.TIMED_OUT
+        return Service.LOST if lost and not run.client.server_ended else Service.ENDED_EARLY
     if not run.alive:
         return Service.ENDED
     whole = answers.state == "answered" and len(answers.replies) == count

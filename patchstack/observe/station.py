@@ -10,7 +10,7 @@ from pathlib import Path
 from patchstack.causes import JobCannotStart, NoServersHere, ServingFailed
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Running, RunsServers
-from patchstack.observe.beside import Asked, ask, listens_at, port_for
+from patchstack.observe.beside import ClientResult, ask, listens_at, port_for
 from patchstack.observe.client_image import client_image
 from patchstack.observe.layout import Paths, Programs, mounted, remove_leftovers, run_entries, volumes
 from patchstack.observe.protocol import OUTPUTS, Beside, Invocation, Observation
@@ -117,9 +117,9 @@ class Station:
         image = client_image(engine, self.about, beside, self.programs, self.memory, offline=self.offline)
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths, gpu=gpu), lambda _: None) as server:
-            asked = self._asked(invocation, beside, engine, server, image)
+            client = self._client(invocation, beside, engine, server, image)
             # A server that a request kills closes its connection before it ends.
-            alive = server.wait(0 if asked is None or asked.outcome.ok else _DYING) is None
+            alive = server.wait(0 if client is None or client.outcome.ok else _DYING) is None
             outcome = server.stop(_STOPPED_WITHIN)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             unpack(engine.get(self.volume.name, "run/out", image=self.programs.image), Path(directory), OUTPUTS)
@@ -128,7 +128,7 @@ class Station:
                 for path in (Path(directory, "out", "stdout"), Path(directory, "out", "stderr"))
             )
         return ServerRun(
-            asked=asked,
+            client=client,
             alive=alive,
             outcome=outcome,
             stdout=stdout,
@@ -136,9 +136,9 @@ class Station:
             seconds=time.monotonic() - began,
         )
 
-    def _asked(
+    def _client(
         self, invocation: Invocation, beside: Beside, engine: Engine, server: Running, image: str | None
-    ) -> Asked | None:
+    ) -> ClientResult | None:
         """Run the client; return None if the server ended before it listened, or never listened."""
         seconds = invocation.seconds / 2 if invocation.requests else invocation.seconds
         address = listens_at(server, isolated=self.about.isolated, seconds=seconds)

@@ -68,7 +68,7 @@ def run_alone(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramsMeant:
+class ChosenPrograms:
     """The programs that a suite is run on: those of a stored build, or of a directory. `note` says so if they are not
     the current build of the series."""
 
@@ -89,7 +89,7 @@ class ProgramsMeant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ProgramsRequest:
     """The programs that `gate run` was asked for: a build by its key, a directory, or neither, which means the build of
     the current series. `engine` is the engine that the user named."""
 
@@ -116,7 +116,9 @@ class Asked:
         return "host"
 
 
-def programs_meant(asked: Asked, connection: Connection, workspace: Workspace, cache: Cache) -> ProgramsMeant:
+def choose_programs(
+    request: ProgramsRequest, connection: Connection, workspace: Workspace, cache: Cache
+) -> ChosenPrograms:
     """Return the requested programs.
 
     Without a build or directory, it is the build with the current key of the workspace's pin, series, variant and
@@ -124,33 +126,33 @@ def programs_meant(asked: Asked, connection: Connection, workspace: Workspace, c
     the series.
     """
     store = Store(cache_places().builds)
-    if asked.directory is not None:
-        return ProgramsMeant(directory=asked.directory, note="; these programs are not tied to any series")
-    if asked.build is not None:
-        stored = chosen_build(store, asked.build)
+    if request.directory is not None:
+        return ChosenPrograms(directory=request.directory, note="; these programs are not tied to any series")
+    if request.build is not None:
+        stored = chosen_build(store, request.build)
         now = stored.record.source.tree in _trees(workspace)
-        return ProgramsMeant(stored=stored, note="" if now else "; its tree is not that of a series now")
-    config = _the_series(workspace, asked.series)
+        return ChosenPrograms(stored=stored, note="" if now else "; its tree is not that of a series now")
+    config = _the_series(workspace, request.series)
     inputs = prepare(
-        Request(variant=asked.variant),
+        Request(variant=request.variant),
         series_source(config, cache),
         connection.engine,
         load_variants(workspace.variants),
         cache_places().toolchains,
         connection.tell,
         default=series_variant(config),
-        offline=asked.offline,
+        offline=request.offline,
     )
     found = store.find(inputs.key.hex)
     if found is None:
-        options = [("--variant", asked.variant), ("--engine", asked.engine)]
+        options = [("--variant", request.variant), ("--engine", request.engine)]
         given = " ".join(f"{option} {shlex.quote(value)}" for option, value in options if value is not None)
         raise NoSuchBuild(
             f"{config.name} is not built: no build has the key {inputs.key.short}, which its pin, patches, variant"
             f" ({inputs.plan.variant}) and engine ({connection.engine.about().spec}) give now",
             hint=f"patchstack build {config.name} {given}".rstrip(),
         )
-    return ProgramsMeant(stored=chosen_build(store, found.key))
+    return ChosenPrograms(stored=chosen_build(store, found.key))
 
 
 def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
@@ -183,7 +185,7 @@ class Prepared:
 def prepare_suite(
     connection: Connection,
     workspace: Workspace,
-    meant: ProgramsMeant,
+    meant: ChosenPrograms,
     suite: Suite,
     *,
     image: str | None,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.bench.serving.figures import Asked, Served, figures_of
+from patchstack.bench.serving.figures import LoadTerms, Served, figures_of
 from patchstack.bench.serving.record import ServeRecord, read_record, unpacked
 from patchstack.causes import BadValue, OptionConflict, ServingFailed, ServingRecordDamaged
 from patchstack.engine.host.engine import HostEngine
@@ -74,7 +74,7 @@ class ServeRun:
     """A run: its plan, its record with the sha256 of the stored file, and its figures."""
 
     plan: Plan
-    asked: Asked
+    terms: LoadTerms
     record: ServeRecord
     served: Served
     digest: str
@@ -94,7 +94,7 @@ class ServerWanted:
     seconds: float
 
 
-def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, Asked]:
+def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, LoadTerms]:
     """Return the plan of a load, and the inputs of its figures. Raises `UsageError` with all problems."""
     problems: list[str] = []
     kind, times, prompts, most = _arrivals(wanted, problems)
@@ -138,10 +138,10 @@ def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, Asked]:
         ready=wanted.ready,
         cacert=str(wanted.cacert.absolute()) if wanted.cacert is not None else "",
     )
-    return plan, Asked(arrivals=kind, concurrency=concurrency, prefix=prefix, slo=slo)
+    return plan, LoadTerms(arrivals=kind, concurrency=concurrency, prefix=prefix, slo=slo)
 
 
-def serve_url(plan: Plan, asked: Asked, key: str) -> ServeRun:
+def serve_url(plan: Plan, terms: LoadTerms, key: str) -> ServeRun:
     """Measure the server at a URL from this machine. Raises `MissingError` if it cannot be measured."""
     engine = HostEngine(cache_places().engine)
     with task("measuring"):
@@ -151,10 +151,10 @@ def serve_url(plan: Plan, asked: Asked, key: str) -> ServeRun:
         raise KeyboardInterrupt
     if content is None:
         raise _unmeasured(found.said, found.outcome.ending)
-    return _run(plan, asked, content, None)
+    return _run(plan, terms, content, None)
 
 
-def serve_build(plan: Plan, asked: Asked, wanted: ServerWanted, where: Where) -> ServeRun:
+def serve_build(plan: Plan, terms: LoadTerms, wanted: ServerWanted, where: Where) -> ServeRun:
     """Start a server of a build, measure it with a client next to it, and stop it.
 
     Raises the errors of `open_runner`, and `MissingError` for a server that does not start.
@@ -194,16 +194,16 @@ def serve_build(plan: Plan, asked: Asked, wanted: ServerWanted, where: Where) ->
         trace=trace_of(seen.stderr),
         graphs_reused=reused_graphs(seen.stderr),
     )
-    return _run(plan, asked, content, server)
+    return _run(plan, terms, content, server)
 
 
-def _run(plan: Plan, asked: Asked, content: bytes, server: ServerRun | None) -> ServeRun:
+def _run(plan: Plan, terms: LoadTerms, content: bytes, server: ServerRun | None) -> ServeRun:
     record = read_record(content)
     return ServeRun(
         plan=plan,
-        asked=asked,
+        terms=terms,
         record=record,
-        served=figures_of(record, asked),
+        served=figures_of(record, terms),
         digest=Outputs(cache_places().outputs).keep(unpacked(content)),
         server=server,
     )

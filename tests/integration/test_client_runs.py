@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.bench.serving.figures import Asked, figures_of
+from patchstack.bench.serving.figures import LoadTerms, figures_of
 from patchstack.bench.serving.record import read_record as typed
 from patchstack.llama.client.arrivals import arrivals
 from patchstack.llama.client.plan import read_plan, target_of
@@ -92,7 +92,7 @@ def test_what_came_before_a_failure_is_kept_and_no_latency(tmp_path: Path) -> No
         run_client(tmp_path / "c", a_plan(server.url, requests=1, concurrency=1))
     record = typed((tmp_path / "c/record.json.gz").read_bytes())
     assert len(record.requests[0].times) == 1
-    served = figures_of(record, Asked(arrivals="closed", concurrency=1, prefix=0, slo={}))
+    served = figures_of(record, LoadTerms(arrivals="closed", concurrency=1, prefix=0, slo={}))
     assert served.ttft is None and len(served.failed) == 1 and "1 of 1 requests failed" in served.problems[0]
 
 
@@ -196,7 +196,7 @@ def test_a_client_that_reads_slowly_says_that_it_was_the_bottleneck(tmp_path: Pa
     record = typed((tmp_path / "c/record.json.gz").read_bytes())
     assert all(len(one.times) == 149 for one in record.requests)
     assert record.watch.lag_max_ms > 250 and record.watch.lag_p99_ms > 100
-    served = figures_of(record, Asked(arrivals="closed", concurrency=4, prefix=0, slo={}))
+    served = figures_of(record, LoadTerms(arrivals="closed", concurrency=4, prefix=0, slo={}))
     assert any("the client was the bottleneck: it was late by" in one for one in served.problems)
 
 
@@ -324,7 +324,7 @@ def test_counters_that_grew_by_more_say_that_somebody_else_was_there(tmp_path: P
         with scripted_server(directory / "s", answers, metrics=True, tokens=4, others=others) as server:
             run_client(directory / "c", a_plan(server.url))
         record = typed((directory / "c/record.json.gz").read_bytes())
-        served = figures_of(record, Asked(arrivals="closed", concurrency=4, prefix=0, slo={}))
+        served = figures_of(record, LoadTerms(arrivals="closed", concurrency=4, prefix=0, slo={}))
         assert served.crossed.agree is agree
         assert any("somebody else used the server" in one for one in served.problems) is not agree
 
@@ -336,7 +336,7 @@ def test_beyond_a_servers_capacity_planned_times_grow_and_sent_times_do_not(tmp_
         plan = a_plan(server.url, arrivals="constant", rate=40.0, requests=120, concurrency=2, max_tokens=(5,))
         run_client(tmp_path / "c", plan)
     record = typed((tmp_path / "c/record.json.gz").read_bytes())
-    served = figures_of(record, Asked(arrivals="constant", concurrency=2, prefix=0, slo={}))
+    served = figures_of(record, LoadTerms(arrivals="constant", concurrency=2, prefix=0, slo={}))
     first, last = served.streams[:60], served.streams[60:]
     from_planned = [max(one.e2e for one in half) / 1e9 for half in (first, last)]
     from_sent = [sorted(one.times[-1] - one.sent for one in half)[-6] / 1e9 for half in (first, last)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.evidence.store import Observations
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import RunContext
 from patchstack.observe.protocol import Invocation, Model, Request
@@ -121,7 +121,7 @@ def test_a_server_without_python_is_asked_from_a_second_container(
     client_image()
     monkeypatch.setattr("patchstack.observe.client_image.IMAGE", CLIENT)
     program(tmp_path / "bin", "llama-server", SERVER)
-    asking = asked(Invocation(what="ask", program="llama-server", env={"HOW": how}, seconds=60.0), ASKED)
+    asking = with_requests(Invocation(what="ask", program="llama-server", env={"HOW": how}, seconds=60.0), ASKED)
     seen = bench.look(asking)
     assert (seen.files["service"].decode(), seen.code) == (service, code), seen
     assert [reply.body for reply in seen.replies] == bodies

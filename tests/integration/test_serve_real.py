@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.bench.serving.figures import Asked, Served, figures_of
+from patchstack.bench.serving.figures import LoadTerms, Served, figures_of
 from patchstack.bench.serving.record import read_record
 from tests.conftest import RunCli
 from tests.support.llama_server import llama_server
@@ -50,7 +50,8 @@ def measured(directory: Path, url: str, **changes: Any) -> Served:
     run_client(directory, plan)
     record = read_record((directory / "record.json.gz").read_bytes())
     return figures_of(
-        record, Asked(arrivals=plan.arrivals, concurrency=plan.concurrency, prefix=plan.prefix, slo={}, compared=True)
+        record,
+        LoadTerms(arrivals=plan.arrivals, concurrency=plan.concurrency, prefix=plan.prefix, slo={}, compared=True),
     )
 
 

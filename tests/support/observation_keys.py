@@ -29,7 +29,7 @@ from patchstack.workspace import read_workspace
 from tests.support.checkout import DATA
 from tests.support.fixed_engine import FixedEngine, write_programs
 
-__all__ = ["FILE", "KINDS", "RUNS", "Asked", "Ingredients", "Run", "key_of", "observation_key", "recorded"]
+__all__ = ["FILE", "KINDS", "RUNS", "Ingredients", "KeysByGate", "Run", "key_of", "observation_key", "recorded"]
 
 
 FILE = DATA / "observation_keys_2.json"
@@ -38,7 +38,7 @@ IMAGE = f"sha256:{'1' * 64}"
 CPU = "linux/arm64; Neoverse V2; no gpu"
 GB10 = "linux/arm64; Neoverse V2; NVIDIA GB10, driver 580.95, sm_121"
 
-Asked = dict[str, list[dict[str, Any]]]
+KeysByGate = dict[str, list[dict[str, Any]]]
 """By gate, in the order of the suite: the ingredients of each key it asked for, with the key, in the order it asked."""
 
 
@@ -60,7 +60,7 @@ RUNS = {
 }
 
 
-def recorded(run: Run, directory: Path) -> Asked:
+def recorded(run: Run, directory: Path) -> KeysByGate:
     """Run the suite of a run in a directory, and record what each gate asked for."""
     for name in ("patchstack.yaml", "text.txt", "ids.json", "cases.txt"):
         (directory / name).write_bytes((SUITES / name).read_bytes())
@@ -69,7 +69,7 @@ def recorded(run: Run, directory: Path) -> Asked:
     write_programs(directory / "older", "older")
     programs = write_programs(directory / "newer", "newer")
     suite = next(one for one in read_suites(read_workspace(directory / "patchstack.yaml")) if one.name == run.suite)
-    found: Asked = {}
+    found: KeysByGate = {}
     # Nothing here is kept after the run, and waiting for the disk would take most of the time.
     with mock.patch("os.fsync"), _runner(run, programs, directory) as runner, _listening() as heard:
         for gate, _ in run_suite(suite, runner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from patchstack.bench.serving.figures import Asked, Served, figures_of
+from patchstack.bench.serving.figures import LoadTerms, Served, figures_of
 from patchstack.bench.serving.record import read_record
 from patchstack.bench.workload import Figures, Workload, WorkloadKind, workload_models
 from patchstack.errors import NotHeldError
@@ -170,7 +170,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
         record = read_record(seen.files[RECORD])
     except NotHeldError as error:
         return error.message
-    asked = Asked(
+    terms = LoadTerms(
         arrivals=str(reading["arrivals"]),
         concurrency=_in_flight(reading),
         prefix=0,
@@ -178,7 +178,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
         compared=True,
         no_counters=bool(reading["no_counters"]),
     )
-    served = figures_of(record, asked)
+    served = figures_of(record, terms)
     if served.problems:
         return served.problems[0]
     found: dict[str, float] = {}

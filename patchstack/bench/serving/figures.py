@@ -36,7 +36,7 @@ _MS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LoadTerms:
     """The inputs of the figures besides the record: the kind of arrivals, the most requests in flight (0: no limit),
     the shared prefix of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a comparison. In
     a comparison no request may fail and, unless `no_counters`, the counters must agree."""
@@ -99,22 +99,22 @@ class Served:
     more: Mapping[str, float]
 
 
-def figures_of(record: ServeRecord, asked: Asked) -> Served:
+def figures_of(record: ServeRecord, terms: LoadTerms) -> Served:
     """Return the figures of a run."""
     answered = [one for one in record.requests if not one.failure]
     failed = tuple(one for one in record.requests if one.failure)
-    streams = tuple(stream_of(one, open_loop=asked.open_loop) for one in answered)
+    streams = tuple(stream_of(one, open_loop=terms.open_loop) for one in answered)
     icl = spread([gap for one in streams for gap in one.gaps], _MS)
     gaps = [one.token_gaps for one in streams]
     itl = spread([gap for one in gaps if one is not None for gap in one], _MS)
     row = notebook(streams)
     limit = lag_limit(itl or icl)
     crossed = cross_checked(record)
-    good = sum(meets(one, asked.slo) for one in streams) if asked.slo else None
+    good = sum(meets(one, terms.slo) for one in streams) if terms.slo else None
     wall = row.wall if row is not None else _wall(streams)
     chunks = sum(len(one.times) for one in streams)
     return Served(
-        problems=tuple(_problems(record, asked, answered, failed, limit, crossed)),
+        problems=tuple(_problems(record, terms, answered, failed, limit, crossed)),
         marks=tuple(_marks(answered, streams, crossed)),
         answered=len(answered),
         failed=failed,
@@ -132,7 +132,7 @@ def figures_of(record: ServeRecord, asked: Asked) -> Served:
         cached=_known([one.cached for one in answered]),
         wall=wall,
         tps=row.agg_tps if row is not None else None,
-        steady=_steady(record, streams, asked),
+        steady=_steady(record, streams, terms),
         notebook=row,
         goodput=good / wall if good is not None and wall else None,
         good=good,
@@ -187,7 +187,7 @@ def cross_checked(record: ServeRecord) -> Crossed:
 
 def _problems(
     record: ServeRecord,
-    asked: Asked,
+    terms: LoadTerms,
     answered: Sequence[RequestRecord],
     failed: Sequence[RequestRecord],
     limit: float,
@@ -195,7 +195,7 @@ def _problems(
 ) -> Iterator[str]:
     if record.interrupted:
         yield "the run was interrupted"
-    if len(failed) > (0 if asked.compared else FAILED_SHARE * len(record.requests)):
+    if len(failed) > (0 if terms.compared else FAILED_SHARE * len(record.requests)):
         yield f"{len(failed)} of {len(record.requests)} requests failed: {_first(failed)}"
     watch = record.watch
     if not watch.samples:
@@ -205,11 +205,11 @@ def _problems(
         yield f"the client was the bottleneck: {late}, and {LAG_MEDIAN_MS:g} and {limit:.1f} ms are allowed"
     if watch.busiest_second > FULL_CORE:
         yield f"the client was the bottleneck: it used {100 * watch.busiest_second:.0f}% of a core for a second"
-    yield from _others(record, asked, crossed)
-    yield from _cached(record, asked, answered)
+    yield from _others(record, terms, crossed)
+    yield from _cached(record, terms, answered)
 
 
-def _others(record: ServeRecord, asked: Asked, crossed: Crossed) -> Iterator[str]:
+def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator[str]:
     """Yield signs that somebody else used the server."""
     busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
     if busy:
@@ -218,13 +218,13 @@ def _others(record: ServeRecord, asked: Asked, crossed: Crossed) -> Iterator[str
         sums = f"{crossed.prompt} prompt and {crossed.tokens} generated tokens"
         counted = f"{_shown(crossed.prompt_counted)} and {_shown(crossed.tokens_counted)}"
         yield f"somebody else used the server: the client got {sums}, and the server counted {counted}"
-    if asked.compared and crossed.agree is None and not asked.no_counters:
+    if terms.compared and crossed.agree is None and not terms.no_counters:
         yield "the server has no counters to check the client by: --metrics of llama-server, or no_counters"
 
 
-def _cached(record: ServeRecord, asked: Asked, answered: Sequence[RequestRecord]) -> Iterator[str]:
+def _cached(record: ServeRecord, terms: LoadTerms, answered: Sequence[RequestRecord]) -> Iterator[str]:
     """Yield signs that prompts came from a cache that the run should not have used."""
-    if asked.prefix:
+    if terms.prefix:
         return
     allowed = (record.shared or 0) + BY_CHANCE
     found = [one for one in answered if (one.cached or 0) > allowed]
@@ -278,13 +278,13 @@ def _first(failed: Sequence[RequestRecord]) -> str:
     return max(counts, key=lambda words: counts[words])
 
 
-def _steady(record: ServeRecord, streams: Sequence[Stream], asked: Asked) -> Steady | None:
+def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) -> Steady | None:
     """Return the steady window; None in an open loop, which has no constant number of streams."""
-    if asked.arrivals == "burst":
+    if terms.arrivals == "burst":
         return steady(streams, len(record.requests))
-    if asked.open_loop:
+    if terms.open_loop:
         return None
-    return steady(streams, min(asked.concurrency, len(record.requests)))
+    return steady(streams, min(terms.concurrency, len(record.requests)))
 
 
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:

@@ -117,7 +117,7 @@ def ab_command(
     no difference seen after the most pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1 if that is
     not met. Writes the plan and the runs, so that `bench resume` can continue."""
     _run(
-        _Asked(workload, model=model, settings=setting, demand=demand, env=env),
+        _WorkloadOptions(workload, model=model, settings=setting, demand=demand, env=env),
         _named_sides(bin, build, a, b),
         (variables("--a-env", a_env), {**variables("--b-env", b_env), **variables("--switch", switch)}),
         variables("--switch", switch),
@@ -170,7 +170,7 @@ def noise_command(
     if what is None or (bin is not None and build is not None):
         raise AmbiguousName("which side?", hint="--bin DIR, or --build KEY")
     _run(
-        _Asked(workload, model=model, settings=setting, demand=None, env=env),
+        _WorkloadOptions(workload, model=model, settings=setting, demand=None, env=env),
         (what, what),
         ({}, {}),
         {},
@@ -182,7 +182,7 @@ def noise_command(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _WorkloadOptions:
     """The workload from the command line: its name, its settings, and the variables of both sides."""
 
     workload: str
@@ -259,7 +259,7 @@ def _built(
 
 
 def _run(
-    asked: _Asked,
+    asked: _WorkloadOptions,
     sides: tuple[str, str],
     envs: tuple[dict[str, str], dict[str, str]],
     switch: dict[str, str],

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.llama.completions import Question, incomplete, server_fault
 from patchstack.llama.program import Program
 from patchstack.llama.prompt import Prompting
@@ -187,7 +187,7 @@ def run(settings: EngagedSettings, runner: Observer) -> Judgement:
     requests = tuple(question.request() for question in settings.questions)
     on, off = (
         runner.observe(
-            asked(settings.program.invocation(f"engaged {name}", env, brings=settings.brings), requests),
+            with_requests(settings.program.invocation(f"engaged {name}", env, brings=settings.brings), requests),
             complete=complete,
             tries=settings.program.tries,
         )

@@ -20,7 +20,7 @@ from itertools import zip_longest
 from typing import Any
 
 from patchstack.gates.judgement import Judgement, verdict_of, worst
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
@@ -81,7 +81,7 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
         request = Request(path="/completion", body=body)
         number = len(prompts) if isinstance(prompts, list) else 1
         return runner.observe(
-            asked(ask, (request,)),
+            with_requests(ask, (request,)),
             complete=answered(number, pinned=server.pinned),
             tries=prompting.tries,
             salt=salt,

@@ -25,7 +25,7 @@ from patchstack.errors import UsageError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
 from patchstack.gates.kinds.engaged import OFF, ON, SWITCHED, switched
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.llama.completions import Question, incomplete, server_fault
 from patchstack.llama.program import Program
 from patchstack.llama.traces.contradictions import findings
@@ -126,7 +126,7 @@ def run(settings: RoutesSettings, runner: Observer) -> Judgement:
     requests = tuple(question.request() for question in settings.questions)
     on, off = (
         runner.observe(
-            asked(settings.program.invocation(f"routes {name}", env), requests),
+            with_requests(settings.program.invocation(f"routes {name}", env), requests),
             complete=complete,
             tries=settings.program.tries,
         )

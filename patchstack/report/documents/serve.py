@@ -213,7 +213,7 @@ def serve_document(run: ServeRun) -> ServeDocument:
         tps=_rounded(served.tps),
         steady=_steady(served.steady),
         notebook=_notebook(served.notebook),
-        slo=dict(run.asked.slo),
+        slo=dict(run.terms.slo),
         good=served.good,
         goodput=_rounded(served.goodput),
         more=dict(served.more),

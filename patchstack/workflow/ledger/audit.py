@@ -22,7 +22,7 @@ from patchstack.errors import MissingError
 from patchstack.evidence.ledger import Decision
 from patchstack.evidence.store import Evidence, Record
 from patchstack.gates.suite import Gate
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.observe.protocol import Invocation, Model, Observation, Request
 from patchstack.observe.runner import Runner
 from patchstack.tasks import task
@@ -161,7 +161,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
         brings=tuple(parts["brings"]),
         seconds=3600.0,
     )
-    return asked(invocation, [Request(path=path, body=body) for path, body in requests])
+    return with_requests(invocation, [Request(path=path, body=body) for path, body in requests])
 
 
 def _kept_files(record: Record) -> list[str]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.observation_keys import FILE, KINDS, RUNS, Asked, Ingredients, key_of, recorded, written
+from tests.support.observation_keys import FILE, KINDS, RUNS, Ingredients, KeysByGate, key_of, recorded, written
 
-RECORDED: dict[str, Asked] = json.loads(FILE.read_text(encoding="utf-8"))["runs"]
+RECORDED: dict[str, KeysByGate] = json.loads(FILE.read_text(encoding="utf-8"))["runs"]
 OBSERVATIONS = [one for gates in RECORDED.values() for asked in gates.values() for one in asked]
 FIELDS = [field.name for field in dataclasses.fields(Ingredients)]
 

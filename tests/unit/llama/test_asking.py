@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.llama.asking import asked
+from patchstack.llama.asking import with_requests
 from patchstack.observe.protocol import Invocation, Observation, Request
 from patchstack.observe.served import Service
 from tests.support.checkout import DATA
@@ -101,7 +101,7 @@ def serve(tmp_path: Path) -> Serve:
         env = {"HOW": how, **more}
         invocation = Invocation(what="ask", program="llama-server", env=env, seconds=seconds, output=output)
         with a_bench(tmp_path / "bin", tmp_path) as bench:
-            return bench.look(asked(invocation, ASKED))
+            return bench.look(with_requests(invocation, ASKED))
 
     return run
 
@@ -216,12 +216,12 @@ def test_the_key_says_what_is_asked_and_not_by_whom(tmp_path: Path, serve: Serve
     """Records of an earlier client stay what they are, and another question is another observation."""
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         invocation = Invocation(what="ask", program="llama-server", seconds=40.0)
-        once = asked(invocation, ASKED)
+        once = with_requests(invocation, ASKED)
         first = bench.observe(once, complete=lambda _: None)
         assert once.beside is not None and first.observation is not None
         newer = dataclasses.replace(once.beside, files={**once.beside.files, "client.pyz": b"another client"})
         again = bench.observe(dataclasses.replace(once, beside=newer), complete=lambda _: None)
         assert again.observation is not None and again.observation.recalled
         assert again.observation.replies == first.observation.replies
-        other = bench.observe(asked(invocation, ASKED[:1]), complete=lambda _: None)
+        other = bench.observe(with_requests(invocation, ASKED[:1]), complete=lambda _: None)
     assert other.observation is not None and not other.observation.recalled

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchstack.engine.protocol import Ending, Outcome
-from patchstack.observe.beside import Asked
+from patchstack.observe.beside import ClientResult
 from patchstack.observe.protocol import Invocation, Observation, Request
 from patchstack.observe.served import ANSWERS, Answers, ServerRun, Service, answered, file_limit, read_answers
 
@@ -30,14 +30,14 @@ def came(
 ) -> Observation:
     """What a run comes to. `content` None: no client was started; empty: it left nothing."""
     files = {ANSWERS: content} if content else {}
-    asked = Asked(
+    client = ClientResult(
         outcome=Outcome(ending=ending if alive else Ending.EXITED, code=0, seconds=1.0),
         said="asking 1\nfailed no room",
         files=files,
         server_ended=not alive,
     )
     run = ServerRun(
-        asked=None if content is None else asked,
+        client=None if content is None else client,
         alive=alive,
         outcome=Outcome(ending=Ending.EXITED if alive else ending, code=code, seconds=1.0),
         seconds=2.0,

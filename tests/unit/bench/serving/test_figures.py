@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from patchstack.bench.serving.figures import Asked, figures_of, lag_limit
+from patchstack.bench.serving.figures import LoadTerms, figures_of, lag_limit
 from patchstack.bench.serving.record import (
     CounterRecord,
     RequestRecord,
@@ -89,12 +89,12 @@ def a_record(*requests: RequestRecord, **changes: Any) -> ServeRecord:
     return ServeRecord(**{**fields, **changes})
 
 
-ASKED = Asked(arrivals="closed", concurrency=2, prefix=0, slo={})
+ASKED = LoadTerms(arrivals="closed", concurrency=2, prefix=0, slo={})
 
 
-def problems(record: ServeRecord, **asked: Any) -> tuple[str, ...]:
+def problems(record: ServeRecord, **terms: Any) -> tuple[str, ...]:
     fields = {"arrivals": "closed", "concurrency": 2, "prefix": 0, "slo": {}}
-    return figures_of(record, Asked(**{**fields, **asked})).problems
+    return figures_of(record, LoadTerms(**{**fields, **terms})).problems
 
 
 def two(**changes: Any) -> tuple[RequestRecord, RequestRecord]:
@@ -113,7 +113,7 @@ def test_a_run_without_a_problem_is_valid() -> None:
 def test_in_an_open_loop_latencies_count_from_the_planned_time() -> None:
     late = a_request(0, planned=0, sent=60 * MS)
     for arrivals, ttft, queue in (("poisson", 100.0, 60.0), ("closed", 40.0, 0.0)):
-        served = figures_of(a_record(late), Asked(arrivals=arrivals, concurrency=1, prefix=0, slo={}))
+        served = figures_of(a_record(late), LoadTerms(arrivals=arrivals, concurrency=1, prefix=0, slo={}))
         assert served.ttft is not None and served.ttft.mean == ttft
         assert served.queue is not None and served.queue.mean == queue
 
@@ -188,7 +188,7 @@ def test_without_the_servers_numbers_there_is_no_throughput() -> None:
 def test_goodput_counts_those_that_keep_every_bound() -> None:
     slow = a_request(1, times=tuple((300 + 10 * at) * MS for at in range(40)))
     served = figures_of(
-        a_record(a_request(0), slow), Asked(arrivals="closed", concurrency=2, prefix=0, slo={"ttft": 200})
+        a_record(a_request(0), slow), LoadTerms(arrivals="closed", concurrency=2, prefix=0, slo={"ttft": 200})
     )
     assert served.good == 1 and served.goodput is not None and served.wall is not None
     assert served.goodput == pytest.approx(1 / served.wall)
