@@ -65,7 +65,7 @@ class Stream:
         return tuple(later - earlier for earlier, later in pairwise(self.times))
 
     @property
-    def made(self) -> tuple[int, ...] | None:
+    def chunk_tokens(self) -> tuple[int, ...] | None:
         """The tokens that came with each chunk: from the server's counts, or one each if there are as many chunks as
         tokens. None if they are not known."""
         known = [count for count in self.counts if count is not None]
@@ -78,10 +78,10 @@ class Stream:
     def token_gaps(self) -> tuple[float, ...] | None:
         """Inter-token latencies (ITL), in ns: each gap divided by the tokens that came with it, once for each token.
         None if the tokens of a chunk are not known."""
-        made = self.made
-        if made is None:
+        counts = self.chunk_tokens
+        if counts is None:
             return None
-        return tuple(gap / count for gap, count in zip(self.gaps, made[1:], strict=True) for _ in range(count))
+        return tuple(gap / count for gap, count in zip(self.gaps, counts[1:], strict=True) for _ in range(count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +191,9 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
         return Steady(begin=begin, end=end, tokens=0, rate=None, problem="there is no time at which all streams decode")
     tokens = 0
     for one in streams:
-        if one.made is None:
+        if one.chunk_tokens is None:
             return Steady(begin=begin, end=end, tokens=0, rate=None, problem="the tokens of a chunk are not known")
-        tokens += sum(count for time, count in zip(one.times, one.made, strict=True) if begin < time <= end)
+        tokens += sum(count for time, count in zip(one.times, one.chunk_tokens, strict=True) if begin < time <= end)
     seconds, wall = (end - begin) / NS, wall_of(streams)
     problem = ""
     if tokens < STEADY_TOKENS * at_once:

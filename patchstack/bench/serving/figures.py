@@ -244,7 +244,7 @@ def _marks(answered: Sequence[RequestRecord], streams: Sequence[Stream], crossed
         yield "no throughput: the server does not say how many tokens it made"
     yield from _named("made", "tokens", [(one.number, one.tokens, one.tokens_wanted) for one in answered])
     yield from _named("had a prompt of", "tokens", [(one.number, one.prompt, one.prompt_wanted) for one in answered])
-    unknown = sum(one.made is None for one in streams)
+    unknown = sum(one.chunk_tokens is None for one in streams)
     if unknown and any(one.tokens is not None for one in streams):
         yield f"no ITL of {unknown} of {len(streams)} streams: the tokens of a chunk are not known"
     odd: dict[str, int] = {}

@@ -168,14 +168,14 @@ def test_a_gap_is_shared_by_the_tokens_that_came_with_it() -> None:
 @pytest.mark.parametrize("counts", [(None, None, None), (1, None, 5), (1, 1, 5)])
 def test_tokens_of_chunks_that_are_not_known_give_no_token_gaps(counts: tuple[int | None, ...]) -> None:
     one = Stream(start=0, sent=0, times=(1, 2, 3), counts=counts, ended=3, tokens=5, prompt=None)
-    assert one.made is None and one.token_gaps is None
+    assert one.chunk_tokens is None and one.token_gaps is None
     assert steady([one], 1).problem == "the tokens of a chunk are not known"
     assert notebook([one]) is not None
 
 
 def test_as_many_chunks_as_tokens_are_one_each() -> None:
     one = Stream(start=0, sent=0, times=(1, 2, 3), counts=(None,) * 3, ended=3, tokens=3, prompt=None)
-    assert one.made == (1, 1, 1) and one.token_gaps == (1.0, 1.0)
+    assert one.chunk_tokens == (1, 1, 1) and one.token_gaps == (1.0, 1.0)
 
 
 def test_without_the_servers_count_there_is_no_throughput() -> None:
