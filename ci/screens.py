@@ -52,7 +52,7 @@ SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*(?:\n>(?: .*)?)*)$", re.MULTILINE)
 OUTPUT = re.compile(r"^(?![$>] )(?=.)", re.MULTILINE)
 DEMO = "patchstack demo --no-build tour"
-NEEDS = {"jq": r"\| jq ", "zcat": r"\bzcat\b", "ssh-keygen": r"^\$ ssh-keygen"}
+NEEDS = {"jq": r"(?:\| |^\$ )jq ", "zcat": r"\bzcat\b", "ssh-keygen": r"^\$ ssh-keygen"}
 COMPILES = re.compile(r"^\$ .*(?:--engine host|patchstack demo (?!--no-build))", re.MULTILINE)
 
 # The progress of a build, its longest step and lines about long work differ in every run. Whether jobs see only their
