@@ -1,4 +1,4 @@
-"""Each line of the threat model is held by a test that exists, or names a setting and how to see it."""
+"""Each line of the threat model names a test that exists, or a setting and how to check it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tests.support.checkout import ROOT
 
 MODEL = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
-TABLES = re.findall(r"(?m)^\|[^|\n]+\| is stopped by \| held by \|\n\| --- .*\n((?:\|.*\n)+)", MODEL)
+TABLES = re.findall(r"(?m)^\|[^|\n]+\| is stopped by \| tested by \|\n\| --- .*\n((?:\|.*\n)+)", MODEL)
 LINES = [[cell.strip() for cell in line.strip("|").split(" | ")] for table in TABLES for line in table.splitlines()]
 
 
