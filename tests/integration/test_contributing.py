@@ -73,7 +73,7 @@ def test_the_kind_is_a_command_and_a_gate_of_a_suite(copy: Path) -> None:
         1,
         "FAIL  version: no line of its version matches '^version: 8'",
     )
-    assert "A program says the version that it should." in run(copy, "patchstack", "gate", "--help").stdout
+    assert "A program prints the expected version." in run(copy, "patchstack", "gate", "--help").stdout
     entry = re.search(r"^ +(- \{name: cli, kind: version.*\})$", TEXT, re.MULTILINE)
     assert entry is not None
     (copy / "patchstack.yaml").write_text(f"{SUITE}      {entry.group(1)}\n")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Any CI that has git and Python 3.11: install patchstack at a commit you have read, every package by hash; verify, lint.
-# POLICY is the branch that a change is to be merged into (origin/main): all of the workspace file but the pins is its.
+# For any CI with git and Python 3.11: install patchstack at a commit that you have read, every package by hash; verify, lint.
+# POLICY is the target branch of a change (origin/main): all of the workspace file except the pins is read from there.
 set -eu
 commit=0123456789abcdef0123456789abcdef01234567 # v0.1.0
 place=$(mktemp -d) && git init --quiet "$place/patchstack" && export RUNNER_TEMP="$place" GITHUB_OUTPUT="$place/python"
