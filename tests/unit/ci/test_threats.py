@@ -1,4 +1,4 @@
-"""Each line of the threat model names a test that exists, or a setting and how to check it."""
+"""Each line of the threat model names an existing test, or a setting and how to see it."""
 
 from __future__ import annotations
 
