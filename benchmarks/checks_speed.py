@@ -173,7 +173,7 @@ def verdicts(answers: Answer, one: Question) -> list[bool]:
 
 def main() -> None:
     """Measure, compare, and exit with 1 if an answer differs or the ratio is not reached."""
-    parser = argparse.ArgumentParser(description="Checks over upstream's commits, held against a loop that greps.")
+    parser = argparse.ArgumentParser(description="Compare checks over upstream's commits with a loop that greps.")
     parser.add_argument("--repo", type=Path, required=True, help="a clone with the pin and the commits after it")
     parser.add_argument("--to", required=True, help="the newest commit")
     parser.add_argument("--workspace", type=Path, default=Path("patchstack.yaml"))

@@ -4,7 +4,7 @@
 #
 #   sh ci/bare.sh 'make demo && make test'
 #
-#   BARE_ROOT     the root; made if it is not there, and kept         a temporary one, removed at the end
+#   BARE_ROOT     the root; created if missing, and kept         a temporary one, removed at the end
 #   BARE_USER     the user                                            newcomer
 #   BARE_COPY     a file in the clone to copy to ., if it was written
 #

@@ -30,7 +30,7 @@ answers() { command -v docker >/dev/null && engine version --format '{{.Server.V
 
 needs_root() { [ "$(id -u)" -eq 0 ] || cannot "$1 needs root" "run it as root: sudo ci/docker-engine.sh"; }
 
-# install PROGRAM PACKAGE: install the package where the program is not there.
+# install PROGRAM PACKAGE: install the package if the program is missing.
 install() {
     [ -z "$(PATH=$PATH:/usr/sbin:/sbin command -v "$1")" ] || return 0
     needs_root "installing $2"

@@ -15,7 +15,7 @@ command -v git >/dev/null || {
 }
 rm -rf "$venv"
 if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
-    # Debian ships python3 without ensurepip; pip alone, where there is one, can do without it.
+    # Debian ships python3 without ensurepip; an installed pip works without it.
     rm -rf "$venv"
     if "$python" -m pip --version >/dev/null 2>&1; then
         "$python" -m pip install --quiet --user --break-system-packages virtualenv

@@ -157,8 +157,8 @@ def _forbid_network(monkeypatch: pytest.MonkeyPatch, *, loopback: bool) -> None:
 
 @pytest.fixture
 def run_cli(places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCli:
-    """Runs patchstack in this process. Fails where it writes anything below the working directory or the home, or
-    leaves a temporary file behind; only the cache is its own."""
+    """Run patchstack in this process. The test fails if the command writes below the working directory or the home, or
+    leaves a temporary file. Only the cache is the command's own."""
 
     def run(*args: str | Path) -> Ran:
         from patchstack.cli.failures import guarded

@@ -72,7 +72,7 @@ suites:
         states:
           plain: {{}}               # `patchstack gate record` writes what it must be
           paged: {{env: {{MINILLM_KV_PAGED: 1}}, same_as: plain}}
-        kl: {{text: text.txt, context: 128, batch: 128, chunks: 8}}   # measured where the text is another one
+        kl: {{text: text.txt, context: 128, batch: 128, chunks: 8}}   # measured if the text differs
       - name: trace               # a switch that does nothing makes no difference either
         kind: engaged
         model: tiny

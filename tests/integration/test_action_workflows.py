@@ -164,7 +164,7 @@ def test_the_gpu_is_reached_by_pushes_to_pull_request_branches_alone(
     ran = product.runner.job(WORKFLOWS / "gates-gpu.yml", "gate", inputs=CALLED, needs={"build": {"result": "success"}})
     assert (ran is not None) is runs
     if ran is not None:
-        assert not ran.ok, "there are no suites and no programs here: that is no pass"
+        assert not ran.ok, "without suites and programs nothing may pass"
 
 
 def test_a_fork_s_series_is_exported_and_proposed_once(product: Product) -> None:

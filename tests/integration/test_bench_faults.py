@@ -69,7 +69,7 @@ def test_killed_at_any_file_it_goes_on_with_the_same_coins_to_the_same_answer(
         with pytest.raises(Killed):
             bench(*ASKED, "--pairs", "47")
     plans = [path for path in cache_places().comparisons.glob("*/plan.json") if path.parent.name != whole["comparison"]]
-    if not plans:  # killed before the plan was there: nothing ran
+    if not plans:  # killed before the plan was written: nothing ran
         assert at == 1
         return
     resumed = bench("resume", plans[0].parent.name, "--json")

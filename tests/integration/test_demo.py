@@ -116,7 +116,7 @@ def test_the_whole_demo_accepts_rejects_and_leaves_open(
     for name, expected in _SAID.items():
         assert all(text in told[name] for text in expected), told[name]
     for line in (
-        "FAIL     gate greedy (candidate): plain: the transcript is another one: ",
+        "FAIL     gate greedy (candidate): plain: the transcript differs: ",
         "INVALID  gate greedy (candidate): plain: its output was lost",
         "PASS     gate mul-mat (candidate): 6/6 cases pass on CPU",
     ):
@@ -165,7 +165,7 @@ def _a_text_that_may_change_is_recorded_and_then_accepted(
     code, told = patchstack("accept", "coarse-keys", "--engine", "host")
     assert code == 0, told
     assert (
-        "PASS     gate greedy (before): the reference is the candidate's; plain: the transcript is another one" in told
+        "PASS     gate greedy (before): the reference is the candidate's; plain: the transcript differs" in told
     )
     assert "PASS     gate greedy (candidate): plain: the reference's transcript" in told
 

@@ -112,4 +112,4 @@ def test_after_a_burst_every_block_is_back(
     assert (summary["used_cells"], summary["fallback"], summary["desync"]) == ("0", "0", "0")
     assert len(placed) > 20
     assert int(summary["min_free"]) < int(summary["num_blocks"]) - 8, "the burst held blocks"
-    assert [one for one in seen if one["event"] == "defrag"], "a pool that was empty started anew"
+    assert [one for one in seen if one["event"] == "defrag"], "an empty pool started again"

@@ -33,7 +33,7 @@ def upstream(tmp_path: Path, patchstack: Patchstack) -> list[str]:
     assert REPO and SERIES
     shutil.copytree(SERIES, tmp_path / "patches")
     if len(list((tmp_path / "patches").glob("*.patch"))) != 54:
-        pytest.skip("PATCHSTACK_LLAMA_REPO is there, but the series is not the one of 54 patches")
+        pytest.skip("PATCHSTACK_LLAMA_REPO is set, but the series is not that of 54 patches")
     assert patchstack("init", "--patches", "patches", "--upstream", REPO, "--pin", PIN, "--name", "real") == 0
     assert patchstack("checkout", "real", "fork", "--no-files") == 0
     with (tmp_path / "patchstack.yaml").open("a") as settings:
@@ -94,6 +94,6 @@ def test_at_the_281st_commit_each_conflict_names_its_cause(
     options = {one["name"]: (one["old"], one["new"]) for one in found["report"]["toolchain"]["options"]}
     assert options["GGML_ET"] == (None, "OFF") and options["GGML_HEXAGON_FA_EXP2_HF"][1] is None
     skipped = [argument for number in causes for argument in ("--drop", str(number))]
-    assert patchstack("sync", *skipped, "--why", "upstream rewrote what it stands on") == 0
+    assert patchstack("sync", *skipped, "--why", "upstream rewrote the code that it changes") == 0
     assert patchstack("sync", "--accept") == 0
     assert patchstack("verify") == 0

@@ -86,7 +86,7 @@ class _Parser:
         while place < len(text.rstrip()):
             found = _TOKEN.match(text, place)
             if found is None:
-                raise ValueError(f"{text!r} is no expression at {text[place:]!r}")
+                raise ValueError(f"{text!r} is not an expression at {text[place:]!r}")
             assert found.lastgroup is not None
             self.tokens.append((found.lastgroup, found.group(found.lastgroup)))
             place = found.end()

@@ -399,7 +399,7 @@ def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, 
     actual = digest_like(transcript, state.expect or "") if transcript is not None else ""
     if state.expect is not None and transcript is not None and actual != state.expect:
         parts = difference(state.transcript, transcript) if state.transcript is not None else None
-        reason = f"the transcript is another one: {actual}, not {state.expect}" + (f"; {parts}" if parts else "")
+        reason = f"the transcript differs: {actual}, not {state.expect}" + (f"; {parts}" if parts else "")
         return StateVerdict(verdict=Verdict.FAIL, reason=reason, actual=actual, changed=True)
     theirs = _sole(other) if other is not None else None
     if transcript is not None and theirs is not None and (parts := difference(theirs, transcript)):

@@ -183,5 +183,5 @@ def acceptance_problems(line: Acceptance) -> list[str]:
             if abs(told - float(line.mean)) > 0.51 * 10**-digits + 0.00051 * len(line.rates) + 1e-9:
                 problems.append(f"mean acceptance length: 1 + {' + '.join(line.rates)} is {told:g}, not {line.mean}")
     except (ValueError, ArithmeticError):
-        problems.append(f"draft acceptance: {line.ratio} {line.mean} {', '.join(line.rates)} are no figures")
+        problems.append(f"draft acceptance: {line.ratio} {line.mean} {', '.join(line.rates)} are not numbers")
     return problems

@@ -83,7 +83,7 @@ change() {
     done
     was=$(digest "$dir/owner")
     [ "$was" = "$expected" ] || return 3
-    if [ "$was" = odd ]; then echo 'owner in it is no file'; return 5; fi
+    if [ "$was" = odd ]; then echo 'owner in it is not a file'; return 5; fi
     rm -f "$dir/owner.new" || return 5
     time=$(date +%s)
     (

@@ -34,7 +34,7 @@ def test_a_signature_of_an_allowed_signer_counts(ledger: Ledger, tmp_path: Path)
     (found,) = signatures(decision, ledger.directory, allowed(key))
     assert (found.counts, found.by) == (True, "ada@example.com")
     assert sign(decision, ledger.directory, key) == path, "the same key signs once"
-    assert ledger.read() == (decision,), "a signature is no decision"
+    assert ledger.read() == (decision,), "a signature is not a decision"
 
 
 def test_two_signers_each_count_for_themselves(ledger: Ledger, tmp_path: Path) -> None:

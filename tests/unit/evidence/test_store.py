@@ -168,4 +168,4 @@ def test_a_record_of_format_1_is_listed_and_held_against_its_digests(tmp_path: P
     assert evidence.old_problem("a" * 64) == "has a o that is not of its digest"
     path.write_text("{")
     assert evidence.old_problem("a" * 64) == "is damaged: JSONDecodeError"
-    assert list(evidence.digests()) == [], "it is no record of format 2"
+    assert list(evidence.digests()) == [], "it is not a record of format 2"

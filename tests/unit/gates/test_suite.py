@@ -183,7 +183,7 @@ def test_what_is_known_is_answered_without_running(tmp_path: Path, run: Run) -> 
     assert not (tmp_path / "evidence").exists(), "evidence is what decisions rest on"
     changed_suite = SUITES.replace("must_not: world", "must_not: hello")
     a_workspace(tmp_path, changed_suite)
-    assert run("run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn anew"
+    assert run("run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn again"
     assert (tmp_path / "count").read_text().count("run") == 1
 
 

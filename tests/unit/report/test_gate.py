@@ -21,7 +21,7 @@ def attempt(*, recalled: bool) -> Attempt:
 
 
 def checked(actual: str, expected: str) -> Checked:
-    judgement = Judgement(verdict=Verdict.FAIL, reason="another one", actual=actual, expected=expected)
+    judgement = Judgement(verdict=Verdict.FAIL, reason="the transcript differs", actual=actual, expected=expected)
     return Checked(phase="quick", check="greedy", kind="completion", judgement=judgement)
 
 

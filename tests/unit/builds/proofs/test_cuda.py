@@ -1,4 +1,4 @@
-"""Where cuobjdump is found, what is read from what it prints, and what is said where it does not exist or fails.
+"""Where cuobjdump is found, what is read from what it prints, and what is reported if it is missing or fails.
 
 The texts are what versions 13.2 and 13.5 print (tests/integration/test_build_cuda_proofs.py runs the real one), but for
 the older form of entries.

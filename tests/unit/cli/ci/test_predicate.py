@@ -22,4 +22,4 @@ def test_only_all_passes_are_passed() -> None:
     failing = [*passing, {**passing[0], "verdict": "FAIL", "name": "ops"}]
     found = predicate({**GATES, "gates": failing})
     assert (found["result"], found["failedTests"], found["passedTests"]) == ("FAILED", ["quick/ops"], ["quick/greedy"])
-    assert predicate({**GATES, "gates": []})["result"] == "FAILED", "no gates are no pass"
+    assert predicate({**GATES, "gates": []})["result"] == "FAILED", "without gates nothing passes"

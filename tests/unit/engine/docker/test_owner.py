@@ -96,7 +96,7 @@ def test_without_proc_and_ps_a_label_has_no_start_and_its_process_is_not_dead(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert own_label().endswith(f":{os.getpid()}:")
     assert not is_dead(own_label())
-    assert not is_dead(f"{own_label()}Sat-Nov-22-10:00:00-2025"), "nothing here can tell that it is another one"
+    assert not is_dead(f"{own_label()}Sat-Nov-22-10:00:00-2025"), "nothing here shows that it is a different one"
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ SAYS_IT_IS_DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
     ("script", "verdict", "reason"),
     [
         (f"echo hello; {SAYS_IT_IS_DONE}", Verdict.PASS, "the reference's transcript"),
-        (f"echo hallo; {SAYS_IT_IS_DONE}", Verdict.FAIL, "another one"),
+        (f"echo hallo; {SAYS_IT_IS_DONE}", Verdict.FAIL, "the transcript differs"),
         ("echo hello", Verdict.INVALID, "its output was lost"),
         ("true", Verdict.INVALID, "its output was lost"),
         (f"{SAYS_IT_IS_DONE}", Verdict.INVALID, "the transcript is empty"),

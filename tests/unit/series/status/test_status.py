@@ -381,7 +381,7 @@ def test_what_lint_finds_is_counted_by_rule_and_comes_last_among_the_next_steps(
     fork = a_fork(tmp_path, steps=LINTED)
     path = workspace(fork)
     ran = patchstack("status")
-    assert ran.code == 0, "lint is no part of the proof"
+    assert ran.code == 0, "lint is not part of the proof"
     assert "  lint       3 findings (whitespace 2, home-path 1)" in ran.stdout.splitlines()
     assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
     export(monkeypatch)

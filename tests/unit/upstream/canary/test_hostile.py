@@ -16,7 +16,7 @@ ODD = {
     "cut short": (mail("Cut", edited("src/kernel.cu", "@@ -1,3 +1,3 @@\n line 1\n")), "malformed"),
     "out of the tree": (mail("Out", new_file("../out")), "unsafe"),
     "into .git": (mail("Git", new_file(".git/hooks/post-checkout")), "unsafe"),
-    "bytes that are no text": (b"\xff\xfe\0\0" * 30, "malformed"),
+    "bytes that are not text": (b"\xff\xfe\0\0" * 30, "malformed"),
     "context-free": (mail("Bare", edited("src/kernel.cu", "@@ -10,0 +11 @@\n+x\n")), "offset"),
     "a link": (mail("Link", new_link("to", "/etc/passwd")), "clean"),
     "a file below a file": (mail("Below", new_file("README/below")), "conflict"),

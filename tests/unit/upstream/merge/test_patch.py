@@ -132,7 +132,7 @@ CONFLICTS: dict[str, tuple[Clash, Changes, Changes]] = {
     ),
     "a changed file that is gone": (Clash.DELETED, {"src/kernel.cu": lines({5: "p"})}, {"src/kernel.cu": None}),
     "a removed file that changed": (Clash.CHANGED, {"src/kernel.cu": None}, {"src/kernel.cu": lines({5: "u"})}),
-    "a new file that is there": (Clash.BOTH_ADDED, {"src/new.cu": "a\nb\n"}, {"src/new.cu": "a\nc\n"}),
+    "a new file that already exists": (Clash.BOTH_ADDED, {"src/new.cu": "a\nb\n"}, {"src/new.cu": "a\nc\n"}),
     "binary on both sides": (Clash.BINARY, {"data.bin": b"\0\3"}, {"data.bin": b"\0\4"}),
     "a link on both sides": (Clash.BINARY, {"link": symlink("a")}, {"link": symlink("b")}),
     "a moved file changed twice": (
