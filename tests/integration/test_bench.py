@@ -267,7 +267,7 @@ def test_the_history_names_the_run_since_when_the_machine_is_slow(bench: Bench) 
 
 def test_a_history_that_cannot_be_written_stops_nothing(bench: Bench) -> None:
     cache_places().machine_history.parent.mkdir(parents=True, exist_ok=True)
-    cache_places().machine_history.write_text("this is not a database, and it is long enough to be recognized as one that is not")
+    cache_places().machine_history.write_text("this text is long enough to be tried as a database")
     assert ab(bench).code == 0
     told = bench("machine")
     assert told.code == 3

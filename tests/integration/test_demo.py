@@ -164,9 +164,7 @@ def _a_text_that_may_change_is_recorded_and_then_accepted(
     assert code == 0, told
     code, told = patchstack("accept", "coarse-keys", "--engine", "host")
     assert code == 0, told
-    assert (
-        "PASS     gate greedy (before): the reference is the candidate's; plain: the transcript differs" in told
-    )
+    assert "PASS     gate greedy (before): the reference is the candidate's; plain: the transcript differs" in told
     assert "PASS     gate greedy (candidate): plain: the reference's transcript" in told
 
 

@@ -123,7 +123,7 @@ def test_a_switch_without_a_gate_needs_a_reason_which_is_recorded(made: Decided)
     (checked,) = (one for one in made.check().decisions if one.decision.id == done.decision.id)
     told = f"switch TOY_LOUD of {commit[:12]}: that it does something; no gate shows it: {REASON}"
     assert told in checked.findings.asserted
-    assert made.accept(commit, reason=REASON).decision == done.decision, "the same acceptance again makes no new decision"
+    assert made.accept(commit, reason=REASON).decision == done.decision, "an equal acceptance is not recorded twice"
     again = made.accept(commit, reason="it prints later").decision
     assert again is not None
     assert again.supersedes == (done.decision.id,)
