@@ -1,4 +1,4 @@
-"""Every test runs away from the network, the home directory and anybody's git configuration."""
+"""Keep every test off the network, the home directory and anybody's git configuration."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Ran:
         return documents[0]
 
 
-# A shell starts what runs in its background with SIGINT ignored, and so would every program that a test starts.
+# A shell ignores SIGINT for its background jobs, and every program that a test starts would inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hundreds of tests start Python programs. Without bytecode each of them compiles the package again.
@@ -87,8 +87,8 @@ def places(
     request: pytest.FixtureRequest,
     leaks_are_its_own: None,
 ) -> Places:
-    """Makes the test hermetic, and tells where its home, cache and temporary files are."""
-    # A number of our own: `mktemp` reads the names of all directories before, test after test.
+    """Make the test hermetic, and return its home, cache and temporary directories."""
+    # Use our own numbers, because `mktemp` reads the names of all earlier directories for each test.
     outside = tmp_path_factory.getbasetemp() / "outside" / str(next(_number))
     found = Places(world=tmp_path, home=outside / "home", cache=outside / "cache", temporary=outside / "tmp")
     found.home.mkdir(parents=True)
@@ -125,8 +125,8 @@ _number = itertools.count()
 
 
 def _checked_descriptor(descriptor: int) -> None:
-    """What a test has instead of `os.fsync`: nothing that it writes must survive a power failure, and waiting for the
-    disk would take most of its time. Programs that it starts wait."""
+    """Replace `os.fsync` in a test. Its files need not survive a power failure, and waiting for the disk would take
+    most of its time. Programs that it starts still wait."""
     os.fstat(descriptor)
 
 
@@ -173,7 +173,7 @@ def run_cli(places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         ran = Ran(code=code, stdout=printed.out, stderr=printed.err)
         touched = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         if args[0] in _LOCKING:
-            touched.discard(str(places.world))  # the time of the directory alone: what is in it has entries of its own
+            touched.discard(str(places.world))  # only the directory's own time: its contents have their own entries
         assert not touched, (sorted(touched), ran)
         assert not os.listdir(places.temporary), (os.listdir(places.temporary), ran)
         return ran
@@ -183,7 +183,7 @@ def run_cli(places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 @pytest.fixture
 def run_patchstack(places: Places) -> RunCli:
-    """Runs `python -m patchstack` as a process of its own, under the same guard as `run_cli`."""
+    """Run `python -m patchstack` as a separate process, under the same guard as `run_cli`."""
 
     def run(*args: str | Path) -> Ran:
         before = snapshot(places.world, places.home)

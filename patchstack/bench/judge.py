@@ -176,7 +176,7 @@ def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last:
     """Return the outcome after `look` counted pairs; undecided if more may be run."""
     if thrown * MOST_THROWN > rule.most or (last and thrown * MOST_THROWN > look + thrown):
         were = "was" if thrown == 1 else "were"
-        words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was not calm"
+        words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was disturbed"
         return Outcome.INVALID, words
     if thrown * MOST_THROWN <= look + thrown:
         decided = _decision(tracks, rule, look)

@@ -62,7 +62,7 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
             continue
         if name not in declared:
             near = difflib.get_close_matches(name, declared, 1)
-            there = f"perhaps you meant {near[0]}" if near else f"there are {', '.join(declared) or 'none'}"
+            there = f"perhaps you meant {near[0]}" if near else f"it declares {', '.join(declared) or 'none'}"
             one.complain("workload", f"workloads: declares no {name}; {there}")
             continue
         asked = demand or declared[name].demand
@@ -87,7 +87,7 @@ def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]])
     inputs = []
     for number, (letter, side, what) in enumerate(sides):
         if side.key is None:
-            return f"side {letter} is a directory of programs, which no build vouches for"
+            return f"side {letter} is a directory of programs, not a build"
         if tied.keys is not None and side.key != tied.keys[number]:
             return f"side {letter} is build {side.key[:12]}, not {what}, {tied.keys[number][:12]}"
         made = builds.get(side.key)

@@ -108,14 +108,14 @@ GUARD = Setting[tuple[str, ...]](
     help="Rows that must not get worse (repeat).",
 )
 MARGIN_OF = Setting[float](
-    name="margin", form=positive(0.5), default=MARGIN, metavar="FRACTION", help="What a gain must be above: 0.01 is 1%."
+    name="margin", form=positive(0.5), default=MARGIN, metavar="FRACTION", help="A gain must be above this: 0.01 is 1%."
 )
 GUARD_MARGIN_OF = Setting[float](
     name="guard_margin",
     form=positive(0.5),
     default=GUARD_MARGIN,
     metavar="FRACTION",
-    help="What no loss may be above: 0.03 is 3%.",
+    help="No loss may be above this: 0.03 is 3%.",
 )
 DECIDING = (PRIMARY, GUARD, MARGIN_OF, GUARD_MARGIN_OF)
 """Settings of every workload: the rows that decide, and their margins."""

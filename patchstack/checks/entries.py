@@ -23,9 +23,9 @@ class PlaceEntry(SiteEntry, frozen=True, kw_only=True):
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """A check and what it found. `patch` is null for a check of the whole series; `tree` is what was looked at, null if
-    there was nothing. `places` are what speaks against it; `new` and `lost` are sites that differ from the recorded
-    ones; `output` are the first lines of a command. `file` and `line` are where the check is written."""
+    """A check and what it found. `patch` is null for a check of the whole series; `tree` is the tree that was judged,
+    null if there was none. `places` are the lines that break the check; `new` and `lost` are sites that differ from the
+    recorded ones; `output` are the first lines of a command. `file` and `line` are where the check is written."""
 
     name: str
     kind: str

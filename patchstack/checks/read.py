@@ -47,7 +47,7 @@ def _read(node: Node) -> Check | None:
     if at not in ("patch", _SERIES, "upstream"):
         node.complain("at", f"{at!r} is none of patch, series, upstream")
     elif at == "patch" and patch is None:
-        node.complain("at", "a check of the whole series has no patch to look at the tree after")
+        node.complain("at", "a check of the whole series has no patch whose tree it could judge")
     files, what, time = node.texts("files"), node.text("what") or "", node.text("time")
     if files is not None and (not files or not all(one.strip() for one in files)):
         node.complain("files", "globs of files; without the key, the files that the patch touches")

@@ -64,7 +64,7 @@ def accept_command(
         str | None,
         typer.Option(metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
     ] = None,
-    without_gates: Annotated[bool, typer.Option("--without-gates", help="Ask for no gates.")] = False,
+    without_gates: Annotated[bool, typer.Option("--without-gates", help="Run no gates.")] = False,
     benchmark: Annotated[list[Path] | None, typer.Option(metavar="FILE", hidden=True, callback=_refuse)] = None,
     unproven: Annotated[
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
@@ -75,7 +75,7 @@ def accept_command(
     again: Annotated[bool, typer.Option("--again", help="Observe everything again, even known observations.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     sign: Annotated[
-        Path | None, typer.Option(metavar="KEY", help="Sign the decision with this key, as ssh-keygen has it.")
+        Path | None, typer.Option(metavar="KEY", help="Sign the decision with this key file of ssh-keygen.")
     ] = None,
     signers: SignersOption = None,
     dry_run: Annotated[

@@ -39,7 +39,7 @@ def apply_command(
         ),
     ] = None,
     strip: StripOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Only see whether it applies; write nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check whether it applies; write nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Finish the writes of a killed run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.apply/1 document.")] = False,
     workspace: WorkspaceOption = None,

@@ -82,9 +82,7 @@ class Tour:
     def gate(self, engine: str) -> str:
         """Record the first references of the build, and run its suite. Return the build's key."""
         key = self._key(engine)
-        print(
-            "What a build must still do is a suite in patchstack.yaml. Its first references are what this one does:\n"
-        )
+        print("A suite in patchstack.yaml says what a build must still do. This build gives its first references:\n")
         self._patchstack("gate", "record", "greedy", "--build", key, "--why", "the fork as it was exported")
         self._patchstack("gate", "run", "--build", key)
         return key
@@ -93,15 +91,17 @@ class Tour:
         """Accept a good commit, but neither one that changes the model's output nor one that loses output."""
         from patchstack.demo.build import CHANGED, GOOD, LOST
 
-        print("The fork has a commit that the series lacks. It may come in if all holds with it that held before:\n")
+        print(
+            "The fork has a commit that the series lacks. It is accepted if everything that held before still holds:\n"
+        )
         self._patchstack("accept", GOOD, "--engine", engine, "--why", "Half as many look-ups, and the same text")
         self._git("merge", "--quiet", "--ff-only", GOOD)
         self._patchstack("verify", "paged")
-        print("The next one changes a token of what the model says:\n")
+        print("The next one changes a token of the model's output:\n")
         self._patchstack("accept", CHANGED, "--engine", engine, codes=(_DOES_NOT_HOLD,))
         why = "Another text: a quarter is too coarse for keys"
         self._patchstack("reject", CHANGED, "--why", why, "--tag", "kv")
-        print("And with this one output is lost. Nothing can be said of it, so it is neither good nor bad:\n")
+        print("The last one loses output. It cannot be judged, so it is neither good nor bad:\n")
         self._patchstack("accept", LOST, "--engine", engine, codes=(_INVALID,))
         self._patchstack("ledger")
 

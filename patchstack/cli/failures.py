@@ -75,7 +75,7 @@ def _cache_unusable(error: OSError) -> MissingError:
     failed = os.fsdecode(error.filename)
     return NotWritable(
         f"the cache directory {cache_directory()} cannot be used: {error.strerror or error}: {failed[:200]}",
-        hint="let PATCHSTACK_CACHE name a directory that you may write to, on a disk with room",
+        hint="set PATCHSTACK_CACHE to a directory that you may write to, on a disk with room",
     )
 
 

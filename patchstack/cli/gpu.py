@@ -35,12 +35,12 @@ ImageOption = Annotated[
 PlaceOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--lock", metavar="DIR", help="The lock's directory on that machine, instead of the usual. Repeatable."
+        "--lock", metavar="DIR", help="The lock's directory on that machine, instead of the usual one. Repeatable."
     ),
 ]
 
 
-@gpu_app.command("status", short_help="Hardware, who has the GPU, and whether the machine is calm.")
+@gpu_app.command("status", short_help="Hardware, who has the GPU, and whether the machine is idle.")
 def status_command(
     engine: EngineOption = None,
     image: ImageOption = None,
@@ -48,7 +48,7 @@ def status_command(
     allow: Annotated[
         list[str] | None, typer.Option("--allow", metavar="CHECK", help="A check that need not hold. Repeatable.")
     ] = None,
-    settle: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for a calm machine.")] = 0.0,
+    settle: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for an idle machine.")] = 0.0,
     gpu: Annotated[bool, typer.Option("--gpu/--no-gpu", help="For runs on the GPU, or only on the CPU.")] = True,
     json: JsonOption = False,
 ) -> None:

@@ -128,7 +128,9 @@ def _adopt(
     for warning in done.warnings:
         talk(f"warning: {warning}")
     if done.config.waive:
-        talk(f"note: {path} waives the rule paths for {patch_count(len(done.config.waive))}: they came as they are")
+        talk(
+            f"note: {path} waives the rule paths for {patch_count(len(done.config.waive))}: they are adopted unchanged"
+        )
     print(f"{patches}: {patch_count(done.count)} on {done.pin.oid} give tree {done.tree}")
     print(f"{clone}: new branch {done.config.fork_ref} at {done.head}, one commit a patch")
     print(f"{done.config.patches}: its mirror, {patch_count(len(done.plan.files))} and series.lock")

@@ -75,7 +75,7 @@ def reject_command(
 def ledger_command(
     words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="Words that must all occur.")] = None,
     show: Annotated[
-        str | None, typer.Option(metavar="ID", autocompletion=complete_decision, help="All of one decision.")
+        str | None, typer.Option(metavar="ID", autocompletion=complete_decision, help="Print one decision in full.")
     ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="With --show: its diff as well.")] = False,
     check: Annotated[
@@ -88,9 +88,7 @@ def ledger_command(
         str | None,
         typer.Option(metavar="ID", autocompletion=complete_decision, help="Sign a decision with --key."),
     ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --sign: the key, as ssh-keygen has it.")
-    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="With --sign: the key file of ssh-keygen.")] = None,
     engine: EngineOption = None,
     signers: SignersOption = None,
     require_signed: Annotated[

@@ -169,8 +169,8 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
         from patchstack.engine.host.apart import apart
 
         if apart() is None:
-            talk("warning: jobs on this machine can read the environment of the processes that started them: it has no")
-            talk("PID namespaces for us (unshare --pid). Keep tokens out of it, or use --engine docker")
+            talk("warning: jobs on this machine can read the environment of the processes that started them: PID")
+            talk("namespaces (unshare --pid) are not available. Keep tokens out of that environment, or use Docker")
     return open_engine(named, root=cache_places().engine)
 
 
@@ -238,7 +238,9 @@ def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
     from patchstack.git.remote import shown_url
 
     if upstream != config.upstream:
-        talk(f"note: {config.name}: upstream is {shown_url(upstream)} this once, not {shown_url(config.upstream)}")
+        talk(
+            f"note: {config.name}: upstream is {shown_url(upstream)} for this command, not {shown_url(config.upstream)}"
+        )
     return replace(config, upstream=upstream)
 
 
@@ -257,7 +259,7 @@ def naming_clones(config: SeriesConfig) -> Iterator[None]:
     except (NotFetched, MissingObject) as error:
         fork = config.fork
         if is_url(config.upstream) and fork is not None and not is_url(fork) and Path(fork).is_dir():
-            error.hint = f"{error.hint}; or take the clone that is here as upstream this once: --upstream {quote(fork)}"
+            error.hint = f"{error.hint}; or use the local clone as upstream for this command: --upstream {quote(fork)}"
         raise
 
 

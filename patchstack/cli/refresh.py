@@ -67,7 +67,7 @@ def refresh_command(
     else:
         _print(config.name, done)
     if done.changed:
-        talk("note: read what was refreshed: with fuzz a hunk may go to a wrong place")
+        talk("note: review the refreshed patches: with fuzz a hunk may go to a wrong place")
 
 
 def _print(name: str, done: Refreshed) -> None:

@@ -178,7 +178,7 @@ def _reported(
                 hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"
                 if config.listed and config.fork is not None
                 else "give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock next to the patches, "
-                "or ask for --apply-only",
+                "or use --apply-only",
             )
         )
         return Exit.MISSING

@@ -72,7 +72,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
     if header.keys.get("general.type") != "imatrix":
         raise ModelFileUnreadable(f"{path} is not an imatrix", hint="llama-imatrix -o FILE.gguf writes one")
     if not uniform.experts:
-        raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} has nothing to say of them")
+        raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} is not for it")
     names = {one.name for one in model.tensors}
     shares: dict[int, tuple[float, ...]] = {}
     for one in header.tensors:
@@ -89,7 +89,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
             )
         total = math.fsum(counts)
         if not all(math.isfinite(count) and count >= 0 for count in counts) or total <= 0:
-            raise ModelFileUnreadable(f"{path}: {one.name} has counts that are none")
+            raise ModelFileUnreadable(f"{path}: {one.name} has invalid counts")
         shares[int(match[1])] = tuple(min(1.0, count * uniform.used / total) for count in counts)
     if not shares:
         raise ModelFileUnreadable(

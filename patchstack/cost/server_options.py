@@ -153,7 +153,7 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
         if text in CACHE_TYPES:
             found[_TYPES[name]] = CACHE_TYPES[text]
         else:
-            problems.append(f"{name} {text}: no cache type; it is one of {', '.join(CACHE_TYPES)}")
+            problems.append(f"{name} {text}: not a cache type; use one of {', '.join(CACHE_TYPES)}")
         return
     match name:
         case "-fa" | "--flash-attn":

@@ -65,7 +65,7 @@ def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
             )
         bias = tensors.get(f"blk.{match[1]}.ssm_dt.bias")
         if bias is None or bias.elements != decay.elements:
-            raise CostRefused(f"{model.path}: blk.{match[1]}.ssm_dt.bias does not go with {name}")
+            raise CostRefused(f"{model.path}: blk.{match[1]}.ssm_dt.bias does not match {name}")
         found.append(_layer(model, int(match[1]), name, read_values(decay), read_values(bias)))
     if not found:
         raise CostUnknown(f"{model.path} has no layer with ssm_a", hint="only recurrent layers have memory lengths")
@@ -78,7 +78,7 @@ def _layer(model: Model, layer: int, name: str, decays: Sequence[float], biases:
         if not (math.isfinite(decay) and math.isfinite(bias)) or decay >= 0:
             raise CostRefused(
                 f"{model.path}: head {head} of {name} is {decay:g} (ssm_dt {bias:g}): not a decay",
-                hint="ssm_a is below 0 in a model that was converted rightly",
+                hint="ssm_a is below 0 in a correctly converted model",
             )
         rate = -decay * softplus(bias)
         tau.append(1 / rate if rate > 0 else math.inf)

@@ -26,7 +26,8 @@ class DecidedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
-    """A gate that a commit adds: `named` is its name in the commit message; `suite` and `gate` are what that means."""
+    """A gate that a commit adds: `named` is its name in the commit message; `suite` and `gate` are the gate that this
+    name means."""
 
     commit: str
     named: str

@@ -1,7 +1,7 @@
 """The key of an observation: one digest of everything that can change the result.
 
 The version of the scheme is part of every key, so a record of an older scheme is never taken for a current one.
-Scheme 1 counted every file of the build as one digest, and its records do not hold what their key was made from.
+Scheme 1 counted every file of the build as one digest, and its records lack the inputs of their keys.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Ledger:
                 problems.append(f"{path}: {type(error).__name__}: {error}")
                 continue
             if decision.id != match.group(1):
-                problems.append(f"{path}: its content is not what it was named by")
+                problems.append(f"{path}: its content does not match its name")
                 continue
             found.append(decision)
         return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)

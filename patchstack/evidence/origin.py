@@ -29,7 +29,7 @@ class Source:
     @property
     def words(self) -> str:
         """The source, for people."""
-        when = self.made[:16].replace("T", " ") or "nobody knows when"
+        when = self.made[:16].replace("T", " ") or "at an unknown time"
         match self.origin:
             case Origin.OBSERVED:
                 return "observed now"

@@ -1,4 +1,4 @@
-"""How much a candidate resembles one that was decided on before."""
+"""Measure how much a candidate resembles one that was decided on earlier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from patchstack.evidence.ledger import Candidate, Decision
 
 ALIKE = 0.3
-"""From this share on, a person should look."""
+"""The share from which on a person should look."""
 _WORD = re.compile(r"[a-z][a-z0-9_]{2,}")
 _SYMBOL = re.compile(
     r"#\s*define\s+(\w+)|\b(?:struct|class|enum)\s+(\w+)|getenv\(\s*\"(\w+)\"|\b([A-Za-z_]\w{3,})\s*(?:<[^<>()]*>)?\s*\("
@@ -66,7 +66,7 @@ def _alike(one: Candidate, other: Candidate) -> tuple[float, str]:
         + 0.15 * _jaccard(words, theirs)
     )
     common = sorted(symbols & frozenset(other.symbols))[:4] or sorted(files & frozenset(other.files))[:2]
-    return share, f"both are about {', '.join(common)}" if common else "their subjects are alike"
+    return share, f"both are about {', '.join(common)}" if common else "their subjects are similar"
 
 
 def _jaccard(one: AbstractSet[str], other: AbstractSet[str]) -> float:

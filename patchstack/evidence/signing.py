@@ -62,7 +62,7 @@ def sign(decision: Decision, directory: Path, key: Path) -> Path:
     """
     if decision.format < 2:
         raise SigningRefused(
-            f"decision {decision.id[:12]} is of format 1: it does not hold the digests of its evidence",
+            f"decision {decision.id[:12]} is of format 1: it lacks the digests of its evidence",
             hint="patchstack accept COMMIT makes a new decision in format 2",
         )
     if not key.is_file():

@@ -130,7 +130,7 @@ class Evidence:
             for name, entry in document["outputs"].items():
                 kept = _old_output(entry)
                 if kept is not None and hashlib.sha256(kept).hexdigest() != entry["sha256"]:
-                    return f"has a {name} that is not of its digest"
+                    return f"has a {name} that does not match its digest"
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -20,7 +20,7 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if found.st_size > largest:
-            raise OSError(errno.EFBIG, f"too large: {found.st_size} bytes, and {largest} at most are read", str(path))
+            raise OSError(errno.EFBIG, f"too large: {found.st_size} bytes, at most {largest} are read", str(path))
         return file.read(found.st_size)
 
 

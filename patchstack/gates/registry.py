@@ -50,7 +50,7 @@ def _() -> Kind[Any]:
     return tokens.KIND
 
 
-@_entry("backend-ops", "Operators against the CPU, all of them, none lost.")
+@_entry("backend-ops", "All operators, compared with the CPU, and none lost.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import backend_ops
 
@@ -71,7 +71,7 @@ def _() -> Kind[Any]:
     return drift.KIND
 
 
-@_entry("rollback", "Going back gives what going straight gives.")
+@_entry("rollback", "State that is rolled back leaves no trace in the output.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import rollback
 
@@ -99,7 +99,7 @@ def _() -> Kind[Any]:
     return red_green.KIND
 
 
-@_entry("command", "Any program, with what it must print.")
+@_entry("command", "Any program, with the output that it must print.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import command
 

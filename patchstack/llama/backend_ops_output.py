@@ -130,7 +130,7 @@ def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
 def contradiction(tested: ConsoleOutput, code: int) -> str | None:
     """Return why the output of a tested backend cannot be trusted, None if all its parts agree."""
     if tested.passed is None or tested.total is None:
-        return "the number of tests passed is not there"
+        return "the number of passed tests is missing"
     if tested.holds is None or tested.backends is None or tested.ended not in ("OK", "FAIL"):
         return "its output ends too early"
     good = tested.passed == tested.total

@@ -77,7 +77,7 @@ def identity_problem(row: Mapping[str, Decimal]) -> str | None:
             if not _possible(tokens * pl, row[time], row[speed]):
                 return f"{speed} is {row[speed]}, but {tokens} * {pl} tokens took {row[time]} s"
     except (KeyError, ValueError, TypeError, InvalidOperation) as error:
-        return f"a figure is missing or is none: {error!r}"
+        return f"a figure is missing or not a number: {error!r}"
     return None
 
 
@@ -100,7 +100,7 @@ def rows_problem(rows: Sequence[Row], wanted: Sequence[Shape]) -> str | None:
     """Return why the rows are not exactly the wanted ones, each once; None if they are."""
     counts = Counter(row.shape for row in rows)
     if twice := [shape for shape, count in counts.items() if count > 1]:
-        return f"{_named(twice[0])} is there {counts[twice[0]]} times"
+        return f"{_named(twice[0])} occurs {counts[twice[0]]} times"
     if missing := [shape for shape in wanted if shape not in counts]:
         return f"{len(missing)} of {len(wanted)} rows are missing, the first is {_named(missing[0])}"
     if more := [shape for shape in counts if shape not in wanted]:

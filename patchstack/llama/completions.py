@@ -146,7 +146,7 @@ def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Gene
     for number, (reply, question) in enumerate(zip(seen.replies, questions, strict=True), 1):
         if reply.status == 0:
             how = seen.files.get("service", b"").decode("utf-8", "replace")
-            return f"no whole answer to request {number}: {how or 'the connection broke'}{_last_words(seen.stderr)}"
+            return f"no complete answer to request {number}: {how or 'the connection broke'}{_last_words(seen.stderr)}"
         answer = read_generated(reply, question)
         if isinstance(answer, str):
             return f"request {number}: {answer}"
@@ -165,7 +165,7 @@ def read_generated(reply: Reply, question: Question) -> Generated | str:
     except (ValueError, RecursionError):
         return "the answer is not JSON"
     if not isinstance(body, dict):
-        return "the answer is no JSON object"
+        return "the answer is not a JSON object"
     ids = body.get("tokens")
     if not isinstance(ids, list) or not all(type(one) is int for one in ids):
         return "the answer has no list of token ids"

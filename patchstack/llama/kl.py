@@ -232,7 +232,7 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
     if not 1 <= ubatch <= batch:
         return f"a physical batch of {ubatch} is not from 1 to the batch of {batch}"
     if chunks is not None and chunks < 1:
-        return f"{chunks} chunks are none"
+        return f"{chunks} is not a number of chunks"
     if chunks is not None and (short := too_few(chunks, context)):
         return short
     return None
@@ -338,7 +338,7 @@ def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | No
     if (log.chunks, log.context, log.batch, log.sequences) != (base.chunks, base.context, base.batch, base.sequences):
         return f"it compared {_shape(log)}, and the base is {_shape(base)}"
     if statistics is None:
-        return "the statistics are not there"
+        return "the statistics are missing"
     if statistics.rows != base.chunks:
         return f"it printed {statistics.rows} of {base.chunks} chunks"
     if not math.isfinite(statistics.base_perplexity):
@@ -374,7 +374,7 @@ def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[At
     if fault := fault_of(observed.observation, pinned=comparison.base.pinned):
         raise _Unmeasured(f"the base could not be made: {fault.reason}", failed=own)
     if not runner.has(kept):
-        raise _Unmeasured("the base was made, and is not there")
+        raise _Unmeasured("the base was made, but is missing")
     return read_log(observed.observation.stderr)
 
 

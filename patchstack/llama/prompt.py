@@ -22,10 +22,10 @@ _SETTINGS = {
 }
 """Arguments that have settings."""
 _TAKEN = {
-    "--no-perf": "takes away the line that shows that nothing was lost",
-    "--log-disable": "takes away the line that shows that nothing was lost",
-    "-fit": "is always off: sizes would follow the memory that is free",
-    "--fit": "is always off: sizes would follow the memory that is free",
+    "--no-perf": "would remove the line that shows that nothing was lost",
+    "--log-disable": "would remove the line that shows that nothing was lost",
+    "-fit": "is always off: otherwise sizes would depend on the free memory",
+    "--fit": "is always off: otherwise sizes would depend on the free memory",
     "--temp": "is always 0",
     "--temperature": "is always 0",
 }

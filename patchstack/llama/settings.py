@@ -31,7 +31,12 @@ MODEL = Setting[Model](
 )
 PROMPT = Setting[str](name="prompt", form=Text(), default="", required=True, metavar="TEXT", help="The prompt.")
 TOKENS = Setting[int](
-    name="tokens", form=Whole(1, 1 << 20), default=48, unit="tokens", metavar="N", help="How many tokens are written."
+    name="tokens",
+    form=Whole(1, 1 << 20),
+    default=48,
+    unit="tokens",
+    metavar="N",
+    help="The number of tokens to generate.",
 )
 CONTEXT = Setting[int](
     name="context",
@@ -42,7 +47,12 @@ CONTEXT = Setting[int](
     help="The context's size, in tokens.",
 )
 GPU_LAYERS = Setting[int](
-    name="gpu_layers", form=Whole(0, 9999), default=99, unit="layers", metavar="N", help="How many layers are on a GPU."
+    name="gpu_layers",
+    form=Whole(0, 9999),
+    default=99,
+    unit="layers",
+    metavar="N",
+    help="The number of layers on a GPU.",
 )
 SEED = Setting[int](name="seed", form=Whole(0, (1 << 32) - 1), default=1, metavar="N", help="The sampler's seed.")
 FLASH_ATTENTION = Setting[str](
@@ -50,7 +60,7 @@ FLASH_ATTENTION = Setting[str](
     form=Text(written="`on`, `off` or `auto`"),
     default="on",
     metavar="on|off|auto",
-    help="What -fa gets.",
+    help="The value of -fa.",
 )
 ARGS = Setting[Args](
     name="args",
@@ -72,7 +82,7 @@ SENTINEL = Setting[str | None](
     form=Pattern(words=(NONE,)),
     default=None,
     metavar="REGEX",
-    help="The line that only complete output has; none: do not look for one.",
+    help="A pattern of the line that only complete output has; none: do not check.",
 )
 SECONDS = Setting[int](
     name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="How long one run may take."
@@ -87,11 +97,11 @@ PROMPTING = (MODEL, PROMPT, TOKENS, *LOADING, ENV, SENTINEL, SECONDS, TRIES)
 
 PROGRAM = Setting[str](
     name="program",
-    form=Text(written="a program, as it is named in bin", check=program_problem),
+    form=Text(written="the name of a program in bin", check=program_problem),
     default="",
     required=True,
     metavar="NAME",
-    help="The program, as it is named in bin.",
+    help="The name of the program in bin.",
 )
 ITS_MODEL = Setting[Model](
     name="model",
@@ -108,7 +118,7 @@ SWITCH = Setting[Environment](
     default=(),
     in_suite=False,
     metavar="K=V",
-    help="Also run with this, and want the same transcript (repeat).",
+    help="Also run with this variable, and require the same transcript (repeat).",
 )
 MARGIN = Setting[float](
     name="margin",
@@ -119,7 +129,7 @@ MARGIN = Setting[float](
     ),
     default=0.0,
     metavar="P",
-    help="Tokens no further apart than this in probability: INVALID, not FAIL.",
+    help="If the probabilities of the tokens differ by no more than this: INVALID, not FAIL.",
 )
 
 

@@ -53,7 +53,8 @@ def reference_problem(reference: str) -> str | None:
 
 
 def difference(expected: bytes, actual: bytes) -> Difference | None:
-    """Where two transcripts part; None if they are equal. Bytes that are no UTF-8 are shown as `\\xff`."""
+    """Return the first difference of two transcripts; None if they are equal. Bytes that are not UTF-8 are shown as
+    `\\xff`."""
     if expected == actual:
         return None
     one, other = (text.decode("utf-8", "surrogateescape") for text in (expected, actual))

@@ -74,7 +74,7 @@ def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
         )
         if finished.code == 255 and finished.complaint:
             raise EngineUnavailable(
-                f"{url} cannot be asked: {finished.complaint.splitlines()[-1]}",
+                f"{url} does not answer: {finished.complaint.splitlines()[-1]}",
                 hint="does ssh to that host work without a password?",
             )
         return finished.code, _text(finished.stdout)

@@ -124,7 +124,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
     if smi is None or not smi.ok:
         module = parts.get("driver")
         if module is not None and module.ok and module.text.strip():
-            return (), "NVIDIA's driver is loaded, and there is no nvidia-smi to ask"
+            return (), "NVIDIA's driver is loaded, but nvidia-smi is missing"
         return (), ""
     asked = parts.get("gpus")
     table = rows(asked, len(GPU_FIELDS))
@@ -140,7 +140,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
     found = []
     for index, uuid, driver, memory, capability, power, mig, name in table:
         if not index.isdecimal() or not name or name.startswith("["):
-            return (), f"nvidia-smi answers oddly: {' '.join(', '.join((index, uuid, name)).split())[:120]}"
+            return (), f"nvidia-smi gave an unexpected answer: {' '.join(', '.join((index, uuid, name)).split())[:120]}"
         size = number(memory)
         found.append(
             Gpu(

@@ -51,7 +51,7 @@ def client_image(
         except PatchstackError as failed:
             raise ImageMissing(
                 f"the image of the server has no Python 3.11, and {IMAGE} cannot be made: {failed.message}",
-                hint=f"docker build -t {wanted.name} {wanted.recipe}, if need be with --build-arg BASE=NAME; "
+                hint=f"docker build -t {wanted.name} {wanted.recipe}, if needed with --build-arg BASE=NAME; "
                 "or use an image that has python3",
             ) from error
 

@@ -442,7 +442,7 @@ class Arguments:
 class FileContent:
     """The content of a file that is next to the workspace file or named on the command line."""
 
-    written: str = "a file, beside the workspace file"
+    written: str = "a file next to the workspace file"
     option: Any = Path
 
     def read(self, node: Node, name: str, models: Models) -> bytes | None:

@@ -47,8 +47,8 @@ def fit_machine(
         flight = preflight(reached.ask, Wanted(gpu=True, allow=permitted), places=reached.places, held=held, tell=tell)
         if not flight.ok:
             raise NotFit(
-                f"the machine is not fit to be judged on: {flight.reason}",
-                hint="wait until it is calm, or allow a check by its name (allow: in the suite); "
+                f"results from this machine could not be judged: {flight.reason}",
+                hint="wait until it is idle, or allow a check by its name (allow: in the suite); "
                 "patchstack gpu status shows them",
             )
         yield flight.hardware.identity()

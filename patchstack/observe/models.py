@@ -39,16 +39,14 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
 def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tuple[Path, str]:
     """Return the directory that a relative path of a policy is taken from, and what is wrong with it, else nothing.
 
-    A file that the policy has is the policy's. One that it only names lies in the work tree, which the change wrote: so
-    its digest must be known.
+    A file that belongs to the policy is trusted. Any other file is in the work tree, which the change wrote, so its
+    digest must be known.
     """
     own, here = workspace.words_file.parent, workspace.root
     if own.resolve() != here.resolve() and (own / place).is_file():
         return (here if same_content(own / place, here / place) else own), ""
     if digest is None:
-        why = (
-            "the change could bring a model of its own: give its sha256, an absolute path, or commit it with the policy"
-        )
+        why = "the change could add its own model: give its sha256, an absolute path, or commit it with the policy"
         return here, f"{place}: {why}"
     if leads_out(here / place, here):
         return here, f"{place} leads out of the workspace: give an absolute path"

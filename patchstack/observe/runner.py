@@ -274,7 +274,7 @@ def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
     if seen.code == 128 + 9:
         return "it was killed"
     if seen.lost:
-        return "what it gave could not be written down: is the engine's disk full?"
+        return "its output could not be stored: is the engine's disk full?"
     return None
 
 

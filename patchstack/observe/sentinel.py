@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LOST = "its output was lost: the line that it prints last is not there"
+LOST = "its output was lost: the line that it prints last is missing"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 

@@ -93,7 +93,7 @@ def pattern_problem(text: str) -> str | None:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         return f"{text!r} is not a regular expression: {error}"
-    return f"{text!r} is found in every text, and says nothing" if found.search("") else None
+    return f"{text!r} matches every text, so it proves nothing" if found.search("") else None
 
 
 def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:

@@ -47,4 +47,4 @@ def accepted_line(done: Accepted) -> str:
         commits = ", ".join(commit[:12] for commit in done.commits)
         return f"accepted {commits}: the series {done.series} has it now"
     bad = ", ".join(step.name for step in done.steps if step.verdict is not Verdict.PASS)
-    return f"not accepted: {bad}. The series is as it was"
+    return f"not accepted: {bad}. The series is unchanged"

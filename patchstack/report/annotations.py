@@ -140,7 +140,7 @@ def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
         yield Annotation(level=Level.ERROR, title=f"{series}: unmirrored", message=message)
     if document.holds is not True and not told:
         message = document.first_problem or "there is nothing to compare it with"
-        yield Annotation(level=Level.ERROR, title=f"{series}: not held", message=message)
+        yield Annotation(level=Level.ERROR, title=f"{series}: does not hold", message=message)
     yield from _checks(series, document.checks or (), ground)
     for warning in document.warnings:
         yield Annotation(level=Level.WARNING, title=series, message=warning)

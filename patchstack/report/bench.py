@@ -72,7 +72,7 @@ def outcome_lines(document: BenchDocument) -> Iterator[str]:
     if document.outcome == "undecided":
         for row in document.rows:
             if row.needed is not None:
-                yield f"  {row.name}: about {row.needed} pairs in all, if they go on as they did"
+                yield f"  {row.name}: about {row.needed} pairs in all, if later pairs are like these"
     if document.demand is not None:
         yield f"the demand {document.demand} is {'met' if document.demand_met else 'not met'}"
 

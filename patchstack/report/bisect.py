@@ -22,7 +22,7 @@ def answer_lines(found: Bisected) -> Iterator[str]:
         case Ending.ALL_GOOD:
             yield f"{command} does not fail at {points[-1].name} ({points[-1].subject}): there is nothing to find"
         case Ending.ALL_BAD:
-            yield f"{command} fails at {points[0].name} ({points[0].subject}) already: no point after it made it fail"
+            yield f"{command} fails at {points[0].name} ({points[0].subject}) already: no later point is the cause"
         case Ending.END_SKIPPED:
             end = points[candidates[0]]
             why = found.tried[-1].why or "the command exited 125"
@@ -30,6 +30,6 @@ def answer_lines(found: Bisected) -> Iterator[str]:
     if found.turns_back is not None:
         bad, good = (points[place] for place in found.turns_back)
         yield (
-            f"warning: {bad.name} is bad, yet {good.name} after it is good: it came more than once, "
-            "and this is one of the places"
+            f"warning: {bad.name} is bad, but {good.name} after it is good: the failure began more than once, and this "
+            f"is one of the places"
         )

@@ -52,7 +52,7 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
     if broken and not built:
         lines.append([f"### build: the job ended with {references(compiled)}, without an answer"])
     if _URL.match(run):
-        lines.append([f"Told by [this run]({run}). The pin is moved by a person: `patchstack sync`."])
+        lines.append([f"Reported by [this run]({run}). A person moves the pin with `patchstack sync`."])
     marker = f"<!-- patchstack-canary: {name} -->"
     return Issue(
         marker=marker,
@@ -88,7 +88,7 @@ def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> 
         checks, fail = ("check", "fails") if broken == 1 else ("checks", "fail")
         return f"canary: {broken} {checks} of {_named(failing)} {fail} on upstream"
     if not counted:
-        return f"canary: {_named(failing)} could not be put onto upstream"
+        return f"canary: {_named(failing)} could not be applied to upstream"
     patches, apply = ("patch", "applies") if counted == 1 else ("patches", "apply")
     return f"canary: {counted} {patches} of {_named(failing)} no longer {apply} to upstream"
 

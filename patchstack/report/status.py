@@ -52,7 +52,7 @@ def _fork(fork: ForkState | None) -> str:
         return f"{name}: {fork.problem}"
     if fork.from_lock:
         at = f"{fork.head[:12]} {_short(fork.subject)}".rstrip() if fork.head else "nowhere"
-        return f"{name}, not looked at (expect: lock); the lock is of {at}"
+        return f"{name}, not read (expect: lock); the lock is for {at}"
     return f"{name} at {fork.head[:12]} {_short(fork.subject)} ({counted(fork.count or 0, 'commit')} above the pin)"
 
 

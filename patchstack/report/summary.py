@@ -57,7 +57,7 @@ def failure(command: str, code_: int, talk: str) -> list[str]:
 def _failed(document: FailedDocument) -> list[str]:
     error = document.error
     told = [error.message, *([f"hint: {error.hint}"] if error.hint else [])]
-    return [f"### {document.command} {code(document.series)}: not looked at", "", *block(told, "text")]
+    return [f"### {document.command} {code(document.series)}: not examined", "", *block(told, "text")]
 
 
 def _verify(document: VerifyDocument) -> Iterator[str]:
@@ -180,7 +180,7 @@ def canary_part(document: CanaryDocument) -> Iterator[str]:
     for drop in document.drops:
         if drop.verdict == Verdict.PASS:
             yield ""
-            yield f"- {code(drop.file)} can go: check {code(drop.check)} is PASS on upstream alone. {code(drop.when)}"
+            yield f"- {code(drop.file)} can be dropped: {code(drop.check)} passes on upstream alone. {code(drop.when)}"
     yield from _checks(
         [one.check for one in document.checks],
         {

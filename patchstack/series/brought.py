@@ -1,4 +1,4 @@
-"""Read from the trailers of the patches which switches and gates they bring.
+"""Read from the trailers of the patches which switches and gates they add.
 
     Switch: LLAMA_KV_PAGED
     New-Gate: kv-paged
@@ -20,7 +20,7 @@ _NO_SWITCH = ("none", "-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """The switches and gates that one patch brings. `commit` and `subject` are the fork commit's (empty for a patch
+    """The switches and gates that one patch adds. `commit` and `subject` are the fork commit's (empty for a patch
     file without them); `switches` are the values of `Switch` that no patch before it has; `gates` are the values of
     `New-Gate`: `NAME` or `SUITE/NAME`."""
 
@@ -36,7 +36,7 @@ class Brought:
 
 
 def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, ...]:
-    """Return the switches and gates that each commit of a series brings. `commits` are ids and commit objects, from the
+    """Return the switches and gates that each commit of a series adds. `commits` are ids and commit objects, from the
     pin's child on."""
     found: list[Brought] = []
     known: set[str] = set()

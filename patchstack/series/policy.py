@@ -104,7 +104,7 @@ def _refuse_brought(workspace: Workspace) -> None:
                 problems.append(f"series.{config.name}.{key}: {why}")
     if problems:
         raise WorkspaceUnusable(
-            "the policy names a repository that the change brings itself",
+            "the policy names a repository that the change itself adds",
             problems=problems,
             hint="name a URL, a path outside the checkout, or a clone that the checkout does not track",
         )

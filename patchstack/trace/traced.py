@@ -228,7 +228,7 @@ def read_traced(
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")
         raise TraceUnreadable(
-            f"{names}: {reading.lines:,} lines, and none is a record or a line of llama.cpp that is known",
+            f"{names}: {reading.lines:,} lines, and none is a known record or line of llama.cpp",
             hint="traces go to standard error: run with a switch such as LLAMA_LAYOUT_TRACE=1000000, and 2> LOG",
         )
     found = findings(reading)

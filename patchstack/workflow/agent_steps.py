@@ -1,4 +1,5 @@
-"""The steps of an agent: the tokens of each prompt, reuse, changes, and the cost of alternatives."""
+"""Follow the steps of an agent through a log: the tokens of each prompt, reused tokens, changes, and the cost of
+alternatives."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Tokens(Protocol):
 class EstimatedTokens:
     """Counts four bytes as a token, in each message separately. The user gives the tokens of an image."""
 
-    unit = f"estimated tokens of {BYTES_A_TOKEN} bytes; a server would tell them (--server)"
+    unit = f"estimated tokens of {BYTES_A_TOKEN} bytes; --server counts them exactly"
 
     def __init__(self, image_tokens: int | None = None) -> None:
         self.image_tokens = image_tokens
@@ -94,7 +95,7 @@ class ServerTokens:
     """A running llama-server renders and tokenizes: `/apply-template` and `/tokenize`. An image takes `image_tokens`,
     or, without that, the server's count minus the text."""
 
-    unit = "tokens, as the server makes them"
+    unit = "tokens of the server's tokenizer"
 
     def __init__(self, url: str, image_tokens: int | None = None) -> None:
         if not url.startswith(("http://", "https://")):

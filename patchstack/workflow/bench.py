@@ -157,7 +157,7 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
         if (variable := profiler_of(env)) is not None:
             raise SettingsRefused(
                 f"{variable} loads a profiler: a profiled run gives no throughput",
-                hint="compare without it; patchstack trace looks into runs that were recorded",
+                hint="compare without it; patchstack trace analyses recorded runs",
             )
     for name in wanted.switch:
         if not _knows(b, name):

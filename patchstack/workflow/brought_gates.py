@@ -74,7 +74,7 @@ def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[Broug
     known = {name for suite in trusted for gate in suite.gates for name in (gate.name, f"{suite.name}/{gate.name}")}
     wanted = [name for name in gates_brought(patches) if name not in known]
     if len(wanted) > MOST:
-        return (BroughtGate(named=f"{len(wanted)} gates", problem=f"a change may bring {MOST} gates at most"),)
+        return (BroughtGate(named=f"{len(wanted)} gates", problem=f"a change may add at most {MOST} gates"),)
     return tuple(read_brought(workspace, name) for name in wanted)
 
 
@@ -92,7 +92,7 @@ def run_brought(
             yield one, Judgement(verdict=Verdict.INVALID, reason=why)
         else:
             alone = Suite(name=suite.name, what="", gates=(one.gate,), allow=suite.allow)
-            for _, judgement in run_suite(alone, runner, of="brought by this change", unfit=unfit):
+            for _, judgement in run_suite(alone, runner, of="added by this change", unfit=unfit):
                 yield one, judgement
 
 
@@ -101,7 +101,7 @@ def no_sandbox(about: About) -> str | None:
     names is for the build: it does not make the change's own gate trusted."""
     if about.isolated:
         return None
-    return f"a gate that a change brings runs only in a sandbox, and the engine {about.spec} has none"
+    return f"a gate that a change adds runs only in a sandbox, and the engine {about.spec} has none"
 
 
 def read_brought(workspace: Workspace, named: str) -> BroughtGate:
@@ -114,7 +114,7 @@ def read_brought(workspace: Workspace, named: str) -> BroughtGate:
         suite, entry = found
         if not _SUITE.match(suite):
             return BroughtGate(
-                named=named, problem=f"the suite of {named} is not named with letters, digits, dots, -, _"
+                named=named, problem=f"the suite name of {named} may have only letters, digits, dots, - and _"
             )
         files: dict[str, bytes] = {}
         for text in sorted(_texts(entry)):
@@ -159,7 +159,7 @@ def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str
         return ""
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or text.startswith("~"):
-        return f"{text}: a gate that a change brings may name files of the workspace only"
+        return f"{text}: a gate that a change adds may name only files of the workspace"
     root = next((one for one in (workspace.words_file.parent, workspace.root) if (one / path).is_file()), None)
     if path.name in ("", "patchstack.yaml") or root is None:
         return ""

@@ -63,7 +63,7 @@ def check_proofs(unproven: frozenset[str]) -> None:
     """Raise `UsageError` for names that are not proofs."""
     if strangers := unproven - set(IDS):
         told = ", ".join(sorted(strangers))
-        raise BadValue(f"--unproven {told}: no such proof", hint=f"there are {', '.join(IDS)}")
+        raise BadValue(f"--unproven {told}: no such proof", hint=f"the proofs are {', '.join(IDS)}")
 
 
 def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:

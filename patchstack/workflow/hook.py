@@ -28,7 +28,7 @@ HOOK = "commit-msg"
 _OURS = "# Made by patchstack hook install."
 _SCRIPT = """\
 #!/bin/sh
-{ours} Remove this file to remove the hook; git commit --no-verify goes past it.
+{ours} Remove this file to remove the hook; git commit --no-verify skips it.
 exec {command} hook run "$1" --workspace {workspace} --series {series}
 """
 

@@ -72,7 +72,7 @@ def matrix(
     for suite in chosen:
         if suite and suite not in known_suites:
             near = difflib.get_close_matches(suite, known_suites, 1)
-            hint = f"perhaps you meant {near[0]}" if near else f"there are {', '.join(known_suites) or 'none'}"
+            hint = f"perhaps you meant {near[0]}" if near else f"the suites are {', '.join(known_suites) or 'none'}"
             raise UnknownName(f"there is no suite {suite}", hint=hint)
     jobs = []
     for name in wanted:
@@ -81,7 +81,7 @@ def matrix(
         own = variant.platform.value if variant.platform is not None else next(iter(runners))
         platform = platform if at else own
         if platform not in runners:
-            raise CiInputRefused(f"{name}: no runner for {platform!r}", hint=f"there are {', '.join(runners)}")
+            raise CiInputRefused(f"{name}: no runner for {platform!r}", hint=f"platforms: {', '.join(runners)}")
         arch = variant.arch.value if variant.arch is not None else ""
         for suite in chosen:
             row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}

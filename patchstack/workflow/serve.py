@@ -109,7 +109,7 @@ def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, LoadTerms]:
     if kind == STAGGERED and wanted.stagger <= 0:
         problems.append("arrivals staggered need --stagger")
     if prefix >= min(prompts):
-        problems.append(f"the shared start has {prefix} tokens, and the shortest prompt {min(prompts)}")
+        problems.append(f"the shared start has {prefix} tokens, but the shortest prompt has {min(prompts)}")
     try:
         target_of(url.replace("{address}", "127.0.0.1:1"), chat=wanted.chat)
     except ValueError as error:

@@ -120,11 +120,10 @@ class SeriesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`,
-    `suites` and `workloads` are parsed, and read where they are run: what a gate or workload may say is its kind's
-    affair. So is `accept`, what is asked of a candidate. `policy` says where its words come from if not from the file
-    at `path`: then what the work tree brings is not trusted, `words` is the file that they are read from, and
-    `not_used` is what the file at `path` says otherwise."""
+    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`, `suites`,
+    `workloads` and `accept` (the requirements of a candidate) are only parsed; their kinds check them when they are
+    run. `policy` is the source of the settings if it is not the file at `path`. The work tree is then not trusted:
+    `words` is the file with the settings, and `not_used` are the settings in which the file at `path` differs."""
 
     path: Path
     series: tuple[SeriesConfig, ...]

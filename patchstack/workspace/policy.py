@@ -31,7 +31,7 @@ def governed(head: Path, policy: Path, origin: str) -> Workspace:
     pins. Files named in the settings are taken from `policy`'s directory; patches, lock, ledger and evidence from that
     of `head`. Raises `ConfigError` for a file that cannot be used, and for one of these that is outside the workspace.
     """
-    refuse_outside(head, head.parent, "the words of the change")
+    refuse_outside(head, head.parent, "the settings of the change")
     for name in _KEPT_HERE:
         refuse_outside(head.parent / name, head.parent, f"the files of {name}")
     trusted = read_workspace(policy, root=head.parent)

@@ -217,11 +217,11 @@ def _read_variant(name: str, node: Node) -> VariantConfig:
     if platform is not None and platform not in PLATFORMS:
         node.complain("platform", f"{platform!r} is none of {', '.join(PLATFORMS)}")
     if arch is not None and not _ARCH.match(arch):
-        node.complain("arch", f"{arch!r} is not a CUDA architecture: 121a-real, say, in quotes where it is a number")
+        node.complain("arch", f"{arch!r} is not a CUDA architecture: for example 121a-real; put a number in quotes")
     limits = node.mapping("limits")
     memory, seconds = (limits.text("memory"), limits.text("time")) if limits else (None, None)
     if limits is not None and memory is not None and parse_size(memory) is None:
-        limits.complain("memory", f"{memory!r} is not a size: 16GiB, say")
+        limits.complain("memory", f"{memory!r} is not a size: for example 16GiB")
     if limits is not None and seconds is not None and parse_time(seconds) is None:
         limits.complain("time", f"{seconds!r} is not a time: 90s, 30m or 4h")
     optional = node.texts("optional_targets")

@@ -55,7 +55,7 @@ DIFF_OPTIONS += [("--no-prefix",), ("-D", "--full-index"), ("--src-prefix=x/y/",
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One line-level edit of a file: at a place (taken modulo its length), remove some lines and put others."""
+    """One line-level edit of a file: at a position (modulo its length), remove some lines and add others."""
 
     at: int
     remove: int
@@ -88,7 +88,7 @@ def edited(content: bytes, changes: list[Edit]) -> bytes:
 
 @st.composite
 def changed_trees(draw: st.DrawFn, base: Files) -> Files:
-    """A tree made from `base` by edits, creations, deletions, renames, copies and mode or type changes."""
+    """Draw a tree made from `base` by edits, creations, deletions, renames, copies and mode or type changes."""
     after = dict(base)
     for path in sorted(base):
         kind = draw(st.sampled_from(["edit"] * 8 + ["keep", "delete", "rename", "copy", "mode", "replace"]))
@@ -112,7 +112,7 @@ def changed_trees(draw: st.DrawFn, base: Files) -> Files:
 
 
 def clear_of_conflicts(files: Files) -> Files:
-    """Without files below a path that is a file itself."""
+    """Return the tree without files below a path that is a file."""
     return {path: entry for path, entry in files.items() if not any(path.startswith(f"{other}/") for other in files)}
 
 
@@ -127,7 +127,7 @@ def _shift_numbers(text: bytes, by: int, field: int) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn, patch: bytes) -> bytes:
-    """A patch after up to three small accidents or attacks."""
+    """Draw a patch after up to three small accidents or attacks."""
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2, 3]))):
         lines = patch.split(b"\n")
         at = draw(st.integers(0, max(len(lines) - 1, 0)))

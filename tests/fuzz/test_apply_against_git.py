@@ -23,7 +23,7 @@ settings.register_profile("fuzz", deadline=None, suppress_health_check=list(Heal
 
 
 class Bench:
-    """A repository to make trees in, an oracle over it, and counts of who judged what."""
+    """A repository for trees, git as its oracle, and counts of the patches that each judged."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="patchstack-fuzz-"))
@@ -42,7 +42,7 @@ class Bench:
         return self.oracle.git("diff-tree", "-p", "-r", *options, old, new).stdout
 
     def check(self, tree: str, patch: bytes) -> None:
-        """Apply twice in a row, as a series would: the second time on what came out of the first."""
+        """Apply twice in a row, as in a series: the second time to the result of the first."""
         objects = Objects()
         objects.add_directory(self.store, "fuzz")
         with Applier(objects, tree) as applier:
@@ -55,7 +55,8 @@ class Bench:
                 self.counts[f"{judge} {'applied' if expected else 'refused'}"] += 1
                 if expected is None:
                     break
-                # What git wrote for the oracle may be absent from our store: ours must read on from memory.
+                # Objects that git wrote for the oracle may be absent from our store: our apply must continue from
+                # memory.
                 tree = expected
 
 
@@ -73,7 +74,7 @@ def test_applies_exactly_when_git_does_and_gives_the_same_tree(bench: Bench, dat
     target = data.draw(changed_trees(base))
     patch = bench.diff(bench.tree(base), bench.tree(target), data.draw(st.sampled_from(DIFF_OPTIONS)))
     patch = data.draw(damaged(b"Subject: [PATCH] x\n\nbody\n---\n" + patch))
-    # The patch meets the tree it was made for, or one that has moved on.
+    # Apply the patch to the tree it was made for, or to a later one.
     ground = base if data.draw(st.booleans()) else data.draw(changed_trees(base))
     bench.check(bench.tree(ground), patch)
 

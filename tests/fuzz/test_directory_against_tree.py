@@ -1,4 +1,4 @@
-"""Applying to files on disk gives what applying to the tree gives, over the same mutated patches."""
+"""Applying to files on disk gives the same result as applying to the tree, over the same mutated patches."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_a_directory_ends_as_the_tree_does(bench: Bench, data: st.DataObject) ->
     try:
         materialize(series, root, strip=1)
     except NotHeldError:
-        # A binary diff without data can only name a blob, which a repository may have and a directory has not.
+        # A binary diff without data can only name a blob, which a repository may have, but a directory does not.
         assert expected.tree is None or b"\nBinary files " in patch, (expected, patch)
         assert read(root) == base
     except UsageError as error:
-        # What a tree holds and a disk does not.
+        # Entries that a tree can have and a disk cannot.
         assert "submodule" in error.message or "link with an impossible target" in error.message, (error, patch)
         assert read(root) == base
     else:

@@ -162,7 +162,7 @@ def test_a_candidate_that_fails_a_gate_is_not_accepted_and_nothing_is_written(to
     candidate(toy, MAIN.replace("return 0", 'puts("LOUD"); return 0'))
     code, stdout, stderr = accept(toy)
     assert code == 1
-    assert "not accepted: gate quiet (candidate). The series is as it was" in stdout
+    assert "not accepted: gate quiet (candidate). The series is unchanged" in stdout
     assert "PASS     gate version (candidate)" in stderr
     assert len(patches(toy)) == 2
     assert not (toy.root / "ledger").exists()
@@ -218,7 +218,7 @@ def test_a_file_that_says_pass_is_no_option_any_more(toy: Toy, tmp_path: Path) -
 
 
 def test_a_comparison_that_the_policy_asks_for_is_missing_until_it_ran(toy: Toy) -> None:
-    """The speed that counts is that of the programs that were built: here `toy`, which prints a rate."""
+    """The built programs are measured: here `toy`, which prints a rate."""
     workspace = toy.root / "patchstack.yaml"
     workload = '{kind: command, program: toy, figures: {version: "^version: ([0-9.]+)"}, demand: keep}'
     workspace.write_text(
@@ -227,7 +227,7 @@ def test_a_comparison_that_the_policy_asks_for_is_missing_until_it_ran(toy: Toy)
     candidate(toy)
     code, stdout, stderr = accept(toy)
     assert code == 4, stderr
-    assert "not accepted: bench quick. The series is as it was" in stdout
+    assert "not accepted: bench quick. The series is unchanged" in stdout
     assert "INVALID  bench quick: no comparison of build " in stderr
     assert "bench      quick: a comparison of the two builds that meets the demand keep" in accept(toy, "--dry-run")[1]
 
@@ -354,7 +354,7 @@ def test_lint_is_asked_before_anything_is_compiled(toy: Toy, places: Places) -> 
     candidate(toy)
     code, stdout, stderr = accept(toy)
     assert code == 1
-    assert "not accepted: lint. The series is as it was" in stdout
+    assert "not accepted: lint. The series is unchanged" in stdout
     line = next(one for one in stderr.splitlines() if one.startswith("FAIL "))
     assert line.startswith("FAIL     lint: 0003-A-candidate.patch: trailers: ")
     assert "in other patches" in line
@@ -383,7 +383,7 @@ def test_who_must_wait_for_an_accept_is_told_for_whom(toy: Toy) -> None:
 
 
 def test_a_series_that_was_written_meanwhile_is_not_decided_on(toy: Toy) -> None:
-    """A program that does not know our lock writes the series while the candidate is built."""
+    """A program that ignores our lock writes the series while the candidate is built."""
     lock = toy.fork.series / "series.lock"
     slow = MAIN.replace("return 0", "return 0 /* slow */")
     cmake = CMAKE + "execute_process(COMMAND sleep 5)\n"
@@ -468,7 +468,7 @@ def test_a_build_records_where_its_variant_came_from_as_build_does(toy: Toy, pla
 
 def test_a_step_says_which_observations_were_recalled(toy: Toy) -> None:
     def steps(*more: str) -> dict[str, tuple[int, int]]:
-        """By gate: how many observations it rests on, and how many of them were recalled."""
+        """Return, by gate, the number of its observations, and how many of them were recalled."""
         code, stdout, stderr = accept(toy, "--json", *more)
         assert code == 0, stderr
         found = {step["name"]: step["evidence"] for step in json.loads(stdout)["steps"] if "gate" in step["name"]}

@@ -1,4 +1,4 @@
-"""Two or more `accept` at once in one workspace: every decision that says accepted is in the series."""
+"""Run two or more `accept` at once in one workspace: every accepted decision is in the series."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.support.toy import MAIN, Toy, a_toy, need_host_tools
 
 RACES = 200
 SECONDS = 3600.0
-"""On two free processors it takes some fortieth of that; other work on the machine is not a fault of the races."""
+"""Two free processors need about a fortieth of this time, but other work on the machine must not fail the races."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  (below it a directory of our own: files in memory cost half the processor time)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory if this machine has one, else on its disk."""
+    """Return a directory in memory if this machine has one, else on its disk."""
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
         yield tmp_path
         return
@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def toy(place: Path) -> Toy:
-    """A workspace whose fork has three branches from the end of the series, and a child of one of them."""
+    """Return a workspace whose fork has three branches from the end of the series, and a child of one of them."""
     need_host_tools()
     made = a_toy(place, "host")
     workspace = place / "patchstack.yaml"

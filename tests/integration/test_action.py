@@ -185,7 +185,7 @@ HOSTILE_NAME = "0002-%0A::set-env name=PATH::x,line=1 ##[add-path]evil.patch"
 
 
 def hostile(product: Product) -> Path:
-    """A patch whose subject, file name and contents all want to be commands, and which does not apply."""
+    """Return a patch that does not apply, and whose subject, file name and contents look like commands."""
     patch = product.patch(2)
     text = patch.read_text()
     text = re.sub(r"Subject: .*\n", f"Subject: [PATCH] {HOSTILE_SUBJECT}\n", text)

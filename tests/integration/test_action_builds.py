@@ -31,8 +31,8 @@ suites:
 
 
 def a_workplace(directory: Path, engine: str) -> tuple[Toy, Runner]:
-    """The toy in a repository whose path has a blank, and a runner for it. (Its own has none: there CMake itself would
-    be confused on the host, by compiler options that hold the path.)"""
+    """Return the toy in a repository whose path has a blank, and a runner. The runner's own path has no blank, because
+    CMake on the host fails on compiler options with such a path."""
     place = directory / "a product"
     place.mkdir()
     toy = a_toy(place, engine)

@@ -18,7 +18,7 @@ installer = the_installer()
 
 
 def a_wheel(directory: Path, text: str = "x = 1\n") -> tuple[Path, str]:
-    """A package of one module; gives its file and digest."""
+    """Make a package of one module, and return its file and digest."""
     directory.mkdir(exist_ok=True)
     path = directory / "atom-1.0-py3-none-any.whl"
     info = "atom-1.0.dist-info"

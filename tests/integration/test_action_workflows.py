@@ -26,7 +26,7 @@ def product(tmp_path: Path) -> Product:
 
 
 class Tracker:
-    """An issue tracker behind a `gh` of our own. `author` is who opened an issue."""
+    """An issue tracker that our own `gh` uses. `author` is the one who opened an issue."""
 
     def __init__(self, product: Product) -> None:
         self.file = product.runner.directory / "issues.json"
@@ -47,7 +47,7 @@ class Tracker:
 
 
 def canary(product: Product) -> dict[str, str]:
-    """All jobs of canary but the one that compiles; gives the outputs of the first."""
+    """Run all jobs of canary except the one that compiles, and return the outputs of the first."""
     shutil.rmtree(product.runner.directory / "artifacts")
     (product.runner.directory / "artifacts").mkdir()
     look = product.runner.job(WORKFLOWS / "canary.yml", "look", inputs=CALLED)
@@ -195,7 +195,7 @@ def test_a_fork_s_series_is_exported_and_proposed_once(product: Product) -> None
 
 
 def test_ten_lines_of_shell_do_it_elsewhere(product: Product) -> None:
-    """GitLab and Forgejo: the script, with this checkout served as the repository it fetches."""
+    """Run the script for GitLab and Forgejo. It fetches this checkout as its repository."""
     script = (EXAMPLES / "verify.sh").read_text()
     assert len([line for line in script.splitlines() if line and not line.startswith("#")]) <= 10
     head = run_git("rev-parse", "HEAD", cwd=ROOT).stdout.decode().strip()

@@ -1,4 +1,4 @@
-"""`patchstack bench`: real processes, whose speed is a script's; plans, coins, faults, and going on after a kill."""
+"""`patchstack bench`: real processes with scripted speeds, plans, coins, faults, and continuing after a kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conftest import Ran
 from tests.support.bench_commands import Bench, running
 from tests.support.programs import program
 
-# A machine with a little noise of its own: every run counts on, and the count gives the noise. FAST is the switch.
+# A machine with a little noise: every run increases a count, which gives the noise. FAST is the switch.
 SPEED = """
 count=0
 read -r count 2>/dev/null < {work}/count
@@ -29,7 +29,7 @@ RATE = ("--set", "program=speed", "--set", r"figures=rate=^rate: ([0-9.]+)$")
 
 @pytest.fixture
 def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Runs a bench command in a directory with the programs of `bin`."""
+    """Run a bench command in a directory with the programs of `bin`."""
     program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
     monkeypatch.chdir(tmp_path)
     return running(capsys, monkeypatch)
@@ -37,7 +37,7 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A comparison that was decided: what its run told, and its directory and cache, which the test may change."""
+    """A decided comparison: the output of its run, and its directory and cache, which the test may change."""
 
     bench: Bench
     told: Ran
@@ -53,7 +53,7 @@ class Decided:
 
     @property
     def count(self) -> str:
-        """How many runs there were."""
+        """Return the number of runs."""
         return (self.root / "count").read_text()
 
 
@@ -64,7 +64,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def decided(shelf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Decided:
-    """The default comparison. It runs once; every test gets its files as they were then, at the same place."""
+    """Return the default comparison. It runs once, and every test gets a copy of its files at the same path."""
     root, saved = shelf / "world", shelf / "saved"
     shutil.rmtree(root, ignore_errors=True)
     bench = running(capsys, monkeypatch)
@@ -136,7 +136,7 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(bench: Bench, tmp_path: Path
 
 @pytest.mark.parametrize("kept", [0, 1, 4, 8])
 def test_a_comparison_that_was_ended_goes_on_to_the_same_answer(decided: Decided, kept: int) -> None:
-    """Records of pairs are removed, as if they had not been written: their runs are recalled, and none is run again."""
+    """Records of pairs are removed, as after a kill: their runs are recalled, and none is run again."""
     for path in sorted(decided.directory.glob("pair-*.json"))[kept:]:
         path.unlink()
     count = decided.count
@@ -216,9 +216,9 @@ def test_a_side_that_crashes_is_invalid_and_keeps_what_ran(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        ("echo rate: 0", "the figure of rate is there 1 times"),
-        ("echo rate: 1.0; echo rate: 2.0", "the figure of rate is there 2 times"),
-        ("echo nothing", "the figure of rate is there 0 times"),
+        ("echo rate: 0", "the figure of rate occurs 1 times"),
+        ("echo rate: 1.0; echo rate: 2.0", "the figure of rate occurs 2 times"),
+        ("echo nothing", "the figure of rate occurs 0 times"),
         ("echo rate: 0.0", "the figure of rate is 0.0"),
     ],
 )
@@ -226,7 +226,7 @@ def test_a_run_without_its_row_does_not_count(bench: Bench, tmp_path: Path, scri
     program(tmp_path / "bin", "speed", f"# FAST\n{script}\n")
     told = ab(bench, "--set", "tries=1")
     assert told.code == 4
-    if complaint != "the figure of rate is there 1 times":
+    if complaint != "the figure of rate occurs 1 times":
         assert complaint in told.stdout
     assert "INVALID: the reference cannot be measured, in pair 1" in told.stdout
 
@@ -236,7 +236,7 @@ def test_a_machine_that_is_not_calm_is_invalid(bench: Bench, tmp_path: Path) -> 
     program(tmp_path / "bin", "speed", noisy)
     told = ab(bench)
     assert told.code == 4
-    assert "pairs were thrown away: the machine was not calm" in told.stdout
+    assert "pairs were thrown away: the machine was disturbed" in told.stdout
     assert "was thrown away: its reference runs differ by" in told.stdout
 
 

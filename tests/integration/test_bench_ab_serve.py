@@ -34,7 +34,7 @@ FAILED: list[Step] = [(0.0, 'data: {"error": {"message": "out of slots"}}\n\n')]
 
 @pytest.fixture
 def ab(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """Compares the server with itself and a variable. A client that a busy machine makes late counts here too."""
+    """Compare the server with itself and a variable. A client that is late on a busy machine counts here too."""
     for name in ("LAG_MS", "LAG_MOST_MS", "LAG_MEDIAN_MS", "FULL_CORE"):
         monkeypatch.setattr(figures, name, 1e6)
     monkeypatch.setattr(figures, "LAG_OF_GAP", 1e6)

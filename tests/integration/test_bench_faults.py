@@ -1,4 +1,4 @@
-"""`patchstack bench` when it is killed, interrupted, or cannot write: what ran is kept, coins and answer stay."""
+"""`patchstack bench` when it is killed, interrupted, or cannot write: finished runs, coins and the answer are kept."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ ASKED = (
 
 
 class Killed(BaseException):
-    """The process ends here: nothing that follows is done."""
+    """The process ends here, and nothing after it runs."""
 
 
 @pytest.fixture
 def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Runs a bench command in a directory with the programs of `bin`."""
+    """Run a bench command in a directory with the programs of `bin`."""
     program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
     monkeypatch.chdir(tmp_path)
     return running(capsys, monkeypatch)
@@ -47,7 +47,7 @@ def coins(document: dict[str, Any]) -> list[str]:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException) -> None:
-    """Let the file number `at` from now on not be put in its place."""
+    """Make the replacement of the `at`-th file from now on fail."""
     left, real = [at], os.replace
 
     def replaced(*args: Any, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""`bench serve --server`: servers that find their port taken, fork, or do not end when they are told to."""
+"""`bench serve --server`: servers whose port is taken, that fork, or that ignore the request to end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Serve = Callable[..., Ran]
 
 @pytest.fixture
 def serve(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """Runs `bench serve` on a server that is this script; `SERVES` in it is a server that answers."""
+    """Run `bench serve` with this script as the server; `SERVES` in it is a server that answers."""
     answers = [stream([0.02 * at for at in range(1, 6)])]
     (tmp_path / "script.json").write_text(json.dumps({"answers": answers, "metrics": True, "tokens": 5}))
     parts = {"python": sys.executable, "server": ROOT / "tests/support/scripted_server.py", "work": tmp_path}
@@ -54,7 +54,7 @@ def serve(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def left(directory: Path) -> list[str]:
-    """Processes that name a file of the directory, beside this one."""
+    """Return the other processes that name a file of the directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

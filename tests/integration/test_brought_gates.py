@@ -1,4 +1,4 @@
-"""Under a policy, a gate that a patch brings runs too, in a sandbox only: it can make the result FAIL, never PASS."""
+"""Under a policy, a gate that a patch adds also runs, only in a sandbox: it can make the result FAIL, never PASS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def workspace(place: Path, gates: str, *trailers: str, own: str = GOOD, models: 
 
 
 def run(place: Path, engine: str = "docker", *more: str) -> tuple[int, dict[str, tuple[str, str]], str]:
-    """The exit code, the verdict and reason of each gate, and stderr."""
+    """Return the exit code, the verdict and reason of each gate, and stderr."""
     image = ("--image", IMAGE) if engine == "docker" else ()
     words = ("gate", "run", "--policy-from", "trusted.yaml", "--bin", "bin", "--engine", engine, *image, *more)
     done = subprocess.run(
@@ -73,7 +73,7 @@ def test_its_fail_makes_the_result_fail(tmp_path: Path) -> None:
 def test_its_pass_makes_no_fail_a_pass_whatever_it_is_named(tmp_path: Path) -> None:
     need_docker()
     evil = "{name: again, kind: command, program: hello, must: ^hello$}"
-    # The head has the gate of the policy with other words, and brings it by name; it brings one more.
+    # The head changes the gate of the policy, and names it as new; it adds one more.
     workspace(tmp_path, gates_of(evil), "hello", "quick/hello", "again", own=BAD)
     code, gates, told = run(tmp_path)
     assert code == 1, told
@@ -99,7 +99,7 @@ ODD = {
     "a link out": ("{name: new, kind: backend-ops, backend: CPU, op: ADD, cases: {file: link}}", "leads out"),
     "a file that never ends": ("{name: new, kind: command, program: look, args: [pipe], must: x}", None),
     "the home": ("{name: new, kind: command, program: look, args: [~/.ssh/id], must: x}", "only"),
-    "a model of its own": ("{name: new, kind: command, program: look, args: ['{model:mine}'], must: x}", "mine"),
+    "its own model": ("{name: new, kind: command, program: look, args: ['{model:mine}'], must: x}", "mine"),
     "a kind that nobody knows": ("{name: new, kind: shell, program: look, must: x}", "none of"),
     "no gate": ("{name: other, kind: command, program: hello, must: x}", "no suite has the gate new"),
     "two gates": (f"{GOOD.replace('hello', 'new', 1)}\n      - {GOOD.replace('hello', 'new', 1)}", "several suites"),

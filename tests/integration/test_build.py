@@ -1,4 +1,4 @@
-"""`patchstack build`, end to end, on this host and in containers: what is made, found, proven and told."""
+"""`patchstack build`, end to end, on this host and in containers: what it builds, finds, proves and prints."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_build_made_with_ccache_is_not_given_to_one_that_wants_none(toy: Toy) 
     assert toy.build("--json", check=True).document["ccache"] is not None
     without = toy.build("--json", "--no-ccache", check=True)
     assert without.document["hit"] is False
-    assert "was made with ccache: made again without" in without.stderr
+    assert "was made with ccache: building it again without" in without.stderr
     assert toy.build("--json", "--no-ccache", check=True).document["hit"] is True
     assert toy.build("--json", check=True).document["hit"] is True
 

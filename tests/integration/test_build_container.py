@@ -25,12 +25,12 @@ def work_volumes() -> set[str]:
 
 
 def containers_of(volumes: set[str], *options: str) -> list[str]:
-    """The containers that use one of the volumes: others may build beside these tests."""
+    """Return the containers that use one of the volumes, because other builds may run at the same time."""
     return [one for name in volumes for one in docker_says("ps", "-q", *options, "--filter", f"volume={name}")]
 
 
 def a_build_under_way(toy: Toy) -> tuple[subprocess.Popen[str], set[str]]:
-    """A build that compiles by now, in a container, and its volume."""
+    """Return a running build that is compiling in a container, and its volume."""
     child = toy.start()
 
     def own() -> set[str]:
@@ -45,7 +45,7 @@ def a_build_under_way(toy: Toy) -> tuple[subprocess.Popen[str], set[str]]:
 
 
 def slow(toy: Toy) -> None:
-    """One more patch, with which compiling takes a minute."""
+    """Add a patch that makes compiling take a minute."""
     text = toy.fork.repo.git("show", f"{toy.fork.commits[-1]}:CMakeLists.txt")
     toy.commit("Sleep", {"CMakeLists.txt": text + "\nadd_custom_command(TARGET toy PRE_BUILD COMMAND sleep 60)\n"})
 
@@ -59,8 +59,8 @@ def test_a_build_that_wants_the_network_fails_and_says_so(toy: Toy) -> None:
     toy.commit("Fetch", {"CMakeLists.txt": HEAD + fetch})
     built = toy.build()
     assert built.code == 1
-    assert "the build wants the network, which it does not get" in built.stderr
-    assert "hint: find the option that wants it and switch it off" in built.stderr
+    assert "the build needs the network, which it may not use" in built.stderr
+    assert "hint: find the option that needs it and turn it off" in built.stderr
 
 
 @pytest.mark.parametrize("place", ["/etc/passwd", "/usr/bin/cc", "/patchstack/other", "/root/x"])

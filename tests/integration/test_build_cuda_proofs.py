@@ -1,4 +1,4 @@
-"""The proofs about device code, over what a real nvcc makes and the real cuobjdump says of it."""
+"""The proofs about device code, on files from a real nvcc with output of the real cuobjdump."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cuobjdump() -> Cuobjdump:
 
 
 def nvcc(source: str, out: Path, *flags: str) -> Path:
-    """Compile CUDA source as the flags say; skips the test if there is no nvcc that knows sm_121a."""
+    """Compile CUDA source with these flags; skip the test without an nvcc that supports sm_121a."""
     compiler = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if compiler is None:
         pytest.skip("no nvcc here")
@@ -203,7 +203,7 @@ def test_garbage_and_halves_are_no_crash(tmp_path: Path, cuobjdump: Cuobjdump) -
     assert found["machine"].verdict is FAIL
     assert "libhalf.so ends before" in found["machine"].detail
     assert found["cuda-arch"].verdict is INVALID
-    assert "whether there is device code in libhalf.so cannot be told" in found["cuda-arch"].detail
+    assert "it is not known whether libhalf.so has device code" in found["cuda-arch"].detail
     assert found["fp4"].verdict is INVALID
     assert "a-fp4.o: cuobjdump -sass failed (exit 1): cuobjdump fatal   : Invalid fatbin header" in found["fp4"].detail
 

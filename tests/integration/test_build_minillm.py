@@ -46,7 +46,7 @@ def engine_options(engine: str) -> list[str]:
 
 
 def toolkit() -> str:
-    """A CUDA toolkit of this machine that knows sm_121."""
+    """Return a CUDA toolkit of this machine that supports sm_121."""
     nvcc = find_nvcc(os.environ)
     if nvcc is None or not nvcc.at_least(12, 9):
         pytest.skip("no nvcc of CUDA 12.9 or newer here")

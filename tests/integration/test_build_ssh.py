@@ -1,4 +1,4 @@
-"""`patchstack build` on an engine behind ssh: the whole way, and a connection that is lost in the middle."""
+"""`patchstack build` on an engine behind ssh: a whole build, and a connection that is lost in the middle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_connection_that_is_lost_is_said_and_the_next_build_goes_on(toy: Toy, 
     child = toy.start()
     assert child.stderr is not None
     for line in child.stderr:
-        if line.startswith("[1/2]"):  # the job runs, on a connection of its own
+        if line.startswith("[1/2]"):  # the job runs, on a separate connection
             break
     assert wait_for(server.sessions)
     for session in server.sessions():

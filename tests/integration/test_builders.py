@@ -1,4 +1,5 @@
-"""The recipes in builders/, built by a real engine: the tools exist, and nothing that a build must not have."""
+"""The recipes in builders/, built by a real engine: the images have the tools, and nothing that a build must not
+have."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def engine() -> Iterator[ContainerEngine]:
 
 @pytest.fixture(scope="module", params=RECIPES)
 def image(request: pytest.FixtureRequest, engine: ContainerEngine) -> Iterator[Image]:
-    """The image of a recipe, on the tests' base; it is gone afterwards."""
+    """Build the image of a recipe on the tests' base, and remove it afterwards."""
     tag = f"patchstack-test-{request.param}-{uuid.uuid4().hex}:latest"
     said = bytearray()
     platform = engine.about().platform
@@ -59,14 +60,14 @@ def test_no_build_finds_python(engine: ContainerEngine, image: Image) -> None:
 @needs_docker
 @pytest.mark.parametrize("image", ["client"], indirect=True)
 def test_the_image_of_the_client_runs_it_and_compiles_nothing(engine: ContainerEngine, image: Image) -> None:
-    """It has all that the client imports."""
+    """The image has all modules that the client imports."""
     with volume_of(engine) as volume:
         engine.put(volume.name, pack([Entry(path="client.pyz", data=client_file())]), image=image.digest)
         script = "cd /v; python3 -I -S client.pyz no-plan no-record; python3 -I -S client.pyz ask no-plan no-record"
         outcome, said = ran(engine, shell(script, image=image.digest, volumes=(volume,)))
     assert outcome.code == 2
     assert said.count("failed a file cannot be read or written: [Errno 2] No such file or directory: 'no-plan'") == 2
-    # What it imports only later is asked for as patchstack asks any image.
+    # Modules that it imports later are checked in the same way as patchstack checks any image.
     asking = Job(what="look", argv=("sh", "-c", SCRIPT, PROBE), image=image.digest)
     assert ran(engine, asking)[0].ok
 

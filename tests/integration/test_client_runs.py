@@ -1,4 +1,4 @@
-"""The client as it runs everywhere, a zipapp in a process of its own, against a scripted server."""
+"""The client as a zipapp in a separate process, against a scripted server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
 def failure_of(directory: Path, *steps: tuple[float, str | None], head: str = "none", **plan: Any) -> str:
-    """Why the one request failed that these steps answer."""
+    """Return why the one request that these steps answer failed."""
     with scripted_server(directory / "server", [steps], head=head) as server:
         record = run_client(directory / "client", a_plan(server.url, requests=1, concurrency=1, **plan))
     assert record["requests"][0]["failure"]
@@ -56,7 +56,9 @@ def test_times_are_those_of_the_servers_writes(tmp_path: Path) -> None:
         assert one["began"] <= one["connected"] <= one["sent"] <= one["times"][0] <= one["times"][-1] <= one["ended"]
     spans = sorted(one["times"][-1] - one["times"][0] for one in record["requests"])
     written = sorted(writes[-1][1] - writes[0][1] for writes in server.writes.values())
-    assert spans == pytest.approx(written, abs=100e6)  # what a busy machine may do; the bound itself is a benchmark
+    assert spans == pytest.approx(
+        written, abs=100e6
+    )  # a busy machine may need this much; a benchmark checks the bound itself
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ runpy.run_path("client.pyz", run_name="__main__")
 
 
 def test_a_clock_that_jumps_changes_no_time(tmp_path: Path) -> None:
-    """The wall clock goes an hour ahead and back at every look. It names the beginning of the run, and no more."""
+    """The wall clock jumps by an hour at every read. It is used only for the beginning of the run."""
     with scripted_server(tmp_path / "s", [stream([0.1, 0.2, 0.3])]) as server:
         (tmp_path / "c").mkdir()
         (tmp_path / "c/client.pyz").write_bytes(client_file())
@@ -181,7 +183,7 @@ def test_a_clock_that_jumps_changes_no_time(tmp_path: Path) -> None:
 
 
 def test_a_client_that_reads_slowly_says_that_it_was_the_bottleneck(tmp_path: Path) -> None:
-    """It stops for a tenth of the run, once: that is one late sample of its timer, and many that it missed."""
+    """The client stops once for a tenth of the run: one late sample of its timer, and many missed ones."""
     with scripted_server(tmp_path / "s", [stream([0.02 * at for at in range(1, 150)])]) as server:
         client = start_client(tmp_path / "c", a_plan(server.url, max_tokens=(149,), counters=False))
         assert client.stdout is not None
@@ -273,7 +275,7 @@ def test_certificates_must_be_trusted(tmp_path: Path) -> None:
 
 
 def _tls_server(directory: Path) -> tuple[str, Any]:
-    """A TLS server that answers everything with one token."""
+    """Return a TLS server that answers everything with one token."""
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
@@ -296,11 +298,11 @@ def _tls_server(directory: Path) -> tuple[str, Any]:
             self.wfile.write(body)
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that does not trust us hangs up."""
+            """Ignore the error of a client that does not trust us and disconnects."""
 
     server = Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -330,7 +332,8 @@ def test_counters_that_grew_by_more_say_that_somebody_else_was_there(tmp_path: P
 
 
 def test_beyond_a_servers_capacity_planned_times_grow_and_sent_times_do_not(tmp_path: Path) -> None:
-    """Two answers at once, 0.1 s each: 20 a second. At 40 a second, with at most two in flight."""
+    """The server gives two answers at once, 0.1 s each: 20 a second. It gets 40 requests a second, at most two in
+    flight."""
     answers = [stream([0.02 * at for at in range(1, 6)])]
     with scripted_server(tmp_path / "s", answers, capacity=2) as server:
         plan = a_plan(server.url, arrivals="constant", rate=40.0, requests=120, concurrency=2, max_tokens=(5,))

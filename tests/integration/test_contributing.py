@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md, as it is written: its blocks are put in place in a copy, and run."""
+"""The worked example of CONTRIBUTING.md: its blocks are inserted into a copy unchanged, and run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ suites:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and of what tests need, with every block of the example in place."""
+    """Return a copy of the package and of the tests' files, with every block of the example inserted."""
     root = tmp_path_factory.mktemp("contributor")
     ignored = shutil.ignore_patterns("__pycache__", "data")
     shutil.copytree(ROOT / "patchstack", root / "patchstack", ignore=ignored)

@@ -1,6 +1,6 @@
 """Costs against a real llama.cpp: PATCHSTACK_LLAMA_BIN names the `bin` of a CPU build of the pin.
 
-Small parts of `benchmarks/cost_memory.py` and `benchmarks/cost_prefix.py`, which do the same at length.
+Small parts of `benchmarks/cost_memory.py` and `benchmarks/cost_prefix.py`, which do the same for more cases.
 """
 
 from __future__ import annotations

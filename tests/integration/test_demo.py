@@ -1,4 +1,4 @@
-"""The demo: the same on every machine, told as it goes, and a program that builds and runs."""
+"""The demo: the same on every machine, with a shown output, and a program that builds and runs."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_whole_demo_accepts_rejects_and_leaves_open(
 def _a_text_that_may_change_is_recorded_and_then_accepted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the demo's directory, whose builds are made. With wide limits the commit that changes a token may come in."""
+    """In the demo's directory, whose builds exist. With wide limits the commit that changes a token is accepted."""
     shutil.rmtree("ledger")
     workspace = Path("patchstack.yaml")
     workspace.write_text(
@@ -173,9 +173,9 @@ _SAID = {
     "gate run": ["greedy   completion   PASS", "trace    engaged      PASS", "mul-mat  backend-ops  PASS"],
     "accept paged-next": ["accepted acf7e15abaf1: the series paged has it now"],
     "verify paged": [f"paged: holds: base {PIN}"],
-    "accept coarse-keys": ["not accepted: gate greedy (candidate). The series is as it was"],
+    "accept coarse-keys": ["not accepted: gate greedy (candidate). The series is unchanged"],
     "reject coarse-keys": ["rejected "],
-    "accept short-log": ["not accepted: gate greedy (candidate), gate trace (candidate). The series is as it was"],
+    "accept short-log": ["not accepted: gate greedy (candidate), gate trace (candidate). The series is unchanged"],
     "ledger": ["perf(kv): keys in steps of a quarter", "Half as many look-ups", "Look around: cd ", "Go on: cd "],
 }
 

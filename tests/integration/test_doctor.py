@@ -53,7 +53,7 @@ def test_an_empty_path_is_no_reason_to_fail(run_patchstack: RunCli, monkeypatch:
 
 
 def engines(document: dict[str, Any]) -> list[str]:
-    """The specs of the engines that were asked."""
+    """Return the specs of the engines that were asked."""
     return [check["name"] for check in document["checks"] if check["group"] == "engines"][:-3]
 
 

@@ -1,4 +1,4 @@
-"""Jobs that run beside each other: a server and what asks it. Whatever ends patchstack, nothing is left."""
+"""Jobs that run at the same time: a server and its client. However patchstack ends, nothing is left."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _script(spec: str, root: Path) -> str:
 
 
 def _children(parent: int) -> set[int]:
-    """The sessions of the processes that a process started."""
+    """Return the sessions of the processes that a process started."""
     found = set()
     for pid, one in processes.visible():
         fields = processes.stat_text(pid).rpartition(")")[2].split()
@@ -152,7 +152,7 @@ def _children(parent: int) -> set[int]:
 
 @needs_docker
 def test_a_job_beside_shares_the_loopback_and_nothing_else(containers: ContainerEngine) -> None:
-    """The server has a file in its /tmp and processes; the other sees neither, and no interface but loopback."""
+    """The server has a file in its /tmp, and processes. The other job sees neither, and only the loopback interface."""
     said = bytearray()
     listening = (
         "echo here >/tmp/mine; exec perl -MIO::Socket::INET -e '"

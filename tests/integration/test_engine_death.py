@@ -1,4 +1,4 @@
-"""Whatever becomes of patchstack or of its connection, jobs are gone, volumes stay, and the words are clear."""
+"""However patchstack or its connection ends, its jobs are gone, its volumes stay, and the messages are clear."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_connection_lost_while_files_travel_is_said(engine: ContainerEngine, t
         with pytest.raises(EngineLost, match=r"was lost while it should take files into the volume"):
             through.put(volume.name, cut_in_the_middle(), image=IMAGE)
         through.close()
-        assert containers_of(os.getpid()) == []  # the engine could be reached again, and was told to remove it
+        assert containers_of(os.getpid()) == []  # the engine was reachable again, and removed it on request
 
         engine.put(volume.name, pack([Entry(path="big", data=bytes(40 << 20))]), image=IMAGE)
         proxy = Proxy(tmp_path / "again")
@@ -154,7 +154,7 @@ def test_a_connection_lost_while_files_travel_is_said(engine: ContainerEngine, t
             for _ in stream:
                 pass
         through.close()
-        with raw_api() as api:  # left for whoever comes after this process to sweep
+        with raw_api() as api:  # left for the sweep of a later process
             for found in containers_of(os.getpid()):
                 api.remove_container(found, force=True)
 

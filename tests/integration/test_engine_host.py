@@ -1,4 +1,4 @@
-"""Jobs on this very machine."""
+"""Jobs on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> HostEngine:
 
 
 def running(mark: str) -> list[int]:
-    """The processes, zombies aside, whose command line holds the mark."""
+    """Return the processes, without zombies, whose command line has the mark."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -96,8 +96,8 @@ def test_what_a_job_leaves_in_the_background_ends_with_it(engine: HostEngine, tm
 
 
 def test_what_forks_while_it_is_ended_ends_as_well(engine: HostEngine, tmp_path: Path) -> None:
-    """Each of these hops from process to process, each in a group of its own: a single look at the process table
-    catches only where they are, not where they go."""
+    """Each of these forks again and again, always into a new group: a single pass over the process table misses the
+    newest."""
     hop = "os.setpgid(0, 0); time.sleep(0.01)"
     hops = f"import os, time; end = time.time() + 4\nwhile time.time() < end and not os.fork(): {hop}"
     hopping = f'{sys.executable} -c "{hops}" {tmp_path}/mark'
@@ -106,8 +106,8 @@ def test_what_forks_while_it_is_ended_ends_as_well(engine: HostEngine, tmp_path:
 
 
 def test_what_takes_a_group_of_its_own_while_it_is_ended_ends_as_well(engine: HostEngine, tmp_path: Path) -> None:
-    """`timeout` leaves the job's group soon after its start, which may be between a look at the process table and the
-    end of that group."""
+    """`timeout` leaves the job's group soon after its start, possibly between a pass over the process table and the
+    kill."""
     mark = f"{tmp_path}/mark"
     leaving = f"for n in 1 2 3 4 5 6 7 8; do timeout 99 sh -c 'sleep 99; : {mark}' & done"
     for _ in range(25):
@@ -166,7 +166,7 @@ def test_what_cannot_be_run_is_refused(engine: HostEngine) -> None:
 
 
 def typed(argv: tuple[str, ...], what: str) -> str:
-    """What a shell on a terminal answers to one line."""
+    """Return the output of a shell on a terminal for one line."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(argv[0], argv)  # noqa: S606

@@ -1,4 +1,4 @@
-"""Images built on a real engine, by its own builder, and by buildx where it is here."""
+"""Images built on a real engine, by its own builder, and by buildx if it is installed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def engine() -> Iterator[ContainerEngine]:
     engine.close()
     with raw_api() as api:
         while found := api.images(filters={"label": MARK}, quiet=True):
-            api.remove_image(found[0], force=True)  # the newest: what it was made from can go only after it
+            api.remove_image(found[0], force=True)  # the newest first: its base can be removed only after it
 
 
 @pytest.fixture(params=["engine", "buildx"], autouse=True)
@@ -64,14 +64,14 @@ def test_an_image_is_built_tagged_and_labelled_with_its_base(engine: ContainerEn
     assert image.reference == TAG
     assert image.platform == "linux/amd64"
     assert image.labels[images.BASE_LABEL] == IMAGE
-    assert images.BASE_DIGEST_LABEL not in image.labels  # imported here: no registry knows it
+    assert images.BASE_DIGEST_LABEL not in image.labels  # imported here, so no registry has it
     assert image == engine.image(TAG, platform="linux/amd64")
     assert "RUN echo made for" in said
     assert ran(engine, job("cat", "/greeting", image=TAG))[1] == "hello\nmade for me\n"
 
 
 def test_a_failing_step_is_named_with_its_last_lines(engine: ContainerEngine, tmp_path: Path) -> None:
-    # The engine joins two streams: they are in order only where they are apart in time.
+    # The engine joins two streams: their order is kept only if there is time between them.
     recipe = f"{FROM}RUN echo fine\nRUN seq 100; sleep 1; echo no such package >&2; exit 3\n"
     with pytest.raises(MissingError) as failed:
         built(engine, tmp_path, recipe)

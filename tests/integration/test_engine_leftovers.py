@@ -13,7 +13,7 @@ from patchstack.engine.protocol import Engine
 from patchstack.observe.layout import remove_leftovers
 from tests.support.engines import IMAGE, SPEC, client, container_engine, eventually, needs_docker
 
-# Its job has the volume of a run, as a server has, and the volume of a client is beside it.
+# Its job has the volume of a run, as a server has, and the volume of a client exists as well.
 RUNS = """
 from pathlib import Path
 from patchstack.engine.archive import pack

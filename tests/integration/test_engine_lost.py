@@ -1,4 +1,4 @@
-"""An engine that is lost in the middle of build, gate run and accept: what they say, and that they draw no verdict."""
+"""An engine that is lost in the middle of build, gate run and accept: their messages, and that they give no verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def toy(tmp_path: Path) -> Toy:
 
 
 def running_of(pid: int) -> list[str]:
-    """The containers of a process that run. One that was made and not yet started is swept by the next command."""
+    """Return the running containers of a process. The next command removes one that was created but not started."""
     made = set(containers_of(pid))
     with raw_api() as api:
         return [one["Id"] for one in api.containers() if one["Id"] in made]

@@ -66,7 +66,7 @@ def test_a_job_can_write_to_its_volumes_and_to_tmp_and_nowhere_else(engine: Cont
             done
             touch /v/x /tmp/x && echo these two
         """
-        in_memory = "could write to /var/tmp\n" * PODMAN  # it has a tmpfs there, whatever one asks for
+        in_memory = "could write to /var/tmp\n" * PODMAN  # it always has a tmpfs there
         assert ran(engine, shell(script, volumes=(volume,)))[1] == f"{in_memory}these two\n"
 
 
@@ -92,7 +92,7 @@ def test_a_read_only_volume_can_be_read_and_not_written(engine: ContainerEngine)
 
 def test_memory_that_runs_out_is_said_to_have_run_out(engine: ContainerEngine) -> None:
     hungry = """perl -e '$x = "a" x 400000000; print length $x'"""
-    for script in (hungry, f"{hungry} || exit 7", f"exec {hungry}"):  # who dies is not always who was asked to run
+    for script in (hungry, f"{hungry} || exit 7", f"exec {hungry}"):  # the killed process is not always the started one
         outcome, _ = ran(engine, shell(script, limits=Limits(memory=64 << 20)))
         assert outcome.ending is Ending.OUT_OF_MEMORY, (script, outcome)
         assert not outcome.ok

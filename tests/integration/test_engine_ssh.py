@@ -1,4 +1,4 @@
-"""An engine behind ssh: a real sshd on this machine, the real ssh program, and the real engine after them."""
+"""An engine over ssh: a real sshd on this machine, the real ssh program, and a real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on their way to volumes and back, on both engines."""
+"""Copying files to volumes and back, on both engines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`patchstack export` when things go wrong: killed at every file operation, full and read-only disks, two at once,
-locks that lie. The set of patches is the old one or the new one, and nothing is lost."""
+wrong locks. The set of patches is the old one or the new one, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Files = dict[str, bytes]
 
 @pytest.fixture
 def fork(tmp_path: Path, patchstack: Patchstack) -> Fork:
-    """A fork that was exported and then rewritten: of its patches one will change, one go and one come."""
+    """Return a fork that was exported and then rewritten: the next export changes, removes and adds one patch."""
     fork = a_fork(tmp_path, 4)
     for path in fork.patches:
         path.unlink()
@@ -53,12 +53,12 @@ def files(directory: Path) -> Files:
 
 
 def beside(fork: Fork) -> list[str]:
-    """What lies beside the series, left-overs included."""
+    """Return the entries next to the series, with leftovers."""
     return sorted(path.name for path in fork.series.parent.iterdir())
 
 
 def new_set(fork: Fork, patchstack: Patchstack) -> Files:
-    """The set that an export which nothing disturbs gives; the old one is put back."""
+    """Return the set that an undisturbed export gives; the old one is restored."""
     kept = fork.series.parent / "kept"
     shutil.copytree(fork.series, kept)
     assert patchstack("export") == 0
@@ -77,7 +77,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def count_changes(each: Callable[[], object]) -> None:
-    """Call `each` before everything this process does to the file system, from now on and for good."""
+    """Call `each` before every change of the file system by this process, from now on."""
 
     def hook(event: str, arguments: Sequence[Any]) -> None:
         if event in CHANGING or event == "fcntl.flock" or (event == "open" and arguments[2] & WRITING):
@@ -96,7 +96,7 @@ def count_changes(each: Callable[[], object]) -> None:
 
 
 def export_in_child(before: Callable[[], None]) -> int:
-    """Run `patchstack export` in a child that first does something to itself; gives its wait status."""
+    """Run `patchstack export` in a child process after a preparation in it, and return its wait status."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
@@ -111,7 +111,7 @@ def export_in_child(before: Callable[[], None]) -> int:
 
 
 def changes_of_an_export() -> int:
-    """How many times a whole export changes the file system."""
+    """Return how many times a whole export changes the file system."""
     told, tells = os.pipe()
     assert export_in_child(lambda: count_changes(lambda: os.write(tells, b"."))) == 0
     os.close(tells)
@@ -146,7 +146,7 @@ def test_killed_at_every_file_operation_the_old_set_or_the_new_one_is_there(
     seen: dict[int, bool] = {}
 
     def kill_at(operation: int) -> bool:
-        """Whether the new set is there afterwards."""
+        """Return whether the new set exists afterwards."""
         if operation in seen:
             return seen[operation]
         put_back(fork)
@@ -155,7 +155,7 @@ def test_killed_at_every_file_operation_the_old_set_or_the_new_one_is_there(
         found = files(fork.series)
         assert found in (old, new), operation
         seen[operation] = found == new
-        # The next export needs no help: it completes the set, and clears away what was left beside it.
+        # The next export completes the set without help, and removes leftovers next to it.
         if operation % 4 == 0 or len(beside(fork)) > len(around) or found == new:
             assert patchstack("export") == 0
             assert files(fork.series) == new, operation
@@ -164,7 +164,7 @@ def test_killed_at_every_file_operation_the_old_set_or_the_new_one_is_there(
 
     for operation in steps(count, every=5):
         kill_at(operation)
-    # The switch of the two sets, to the operation, and what is next to it.
+    # The exchange of the two sets, and the operations next to it.
     switch = bisect.bisect_left(range(count + 1), True, lo=1, key=kill_at)
     for operation in range(max(1, switch - 3), min(count, switch + 3) + 1):
         kill_at(operation)
@@ -179,7 +179,7 @@ def test_a_disk_that_takes_no_more_leaves_the_old_set(fork: Fork, patchstack: Pa
         fork.repo.commit(subject, changes)
     old, around = files(fork.series), beside(fork)
     largest = max(len(data) for data in old.values())
-    # Every patch may be written, but the lock, which is larger, only in part.
+    # Every patch can be written, but the lock, which is larger, only in part.
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     status = export_in_child(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 100, limit)))
     assert os.waitstatus_to_exitcode(status) == 3
@@ -190,7 +190,7 @@ def test_a_disk_that_takes_no_more_leaves_the_old_set(fork: Fork, patchstack: Pa
 
 
 def in_own_mounts(script: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell script where it may mount without anybody's noticing."""
+    """Run a shell script in its own mount namespace."""
     command = ["unshare", "--mount", "sh", "-euc", script, sys.executable, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""The first real error of a build's log, on the words of real compilers, linkers and build tools."""
+"""The first real error of a build's log, with the output of real compilers, linkers and build tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def needs(*tools: str) -> None:
 
 
 def ran(*command: str, temporary: Path) -> tuple[int, str]:
-    """Exit code and output of a program, the same on every machine."""
+    """Return the exit code and output of a program, the same on every machine."""
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", "TMPDIR": str(temporary)}
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, timeout=120
@@ -235,7 +235,7 @@ int main() {}
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with sources for nvcc that are wrong in ways of their own, configured: a target each."""
+    """Return a configured directory with faulty sources for nvcc, each its own target."""
     needs("nvcc", "cmake", "ninja")
     root = tmp_path_factory.mktemp("cuda project")
     targets = "".join(

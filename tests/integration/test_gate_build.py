@@ -1,4 +1,4 @@
-"""`patchstack gate run` without a build named: the build of the series as it is now, or none."""
+"""`patchstack gate run` without a named build: it uses the current build of the series, or none."""
 
 from __future__ import annotations
 

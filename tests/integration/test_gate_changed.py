@@ -1,4 +1,4 @@
-"""A transcript changed: the model is measured by itself, and only what shows it the same lets a reference go."""
+"""After a changed transcript, the model is measured. Only evidence that it is the same allows a new reference."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ suites:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A workspace with three directories of programs: `good`; `flips`, whose transcripts have another token, of the
-    same model; and `wrong`, which runs another model."""
+    """A workspace with three directories of programs: `good`; `flips`, which has the same model and transcripts with a
+    different token; and `wrong`, which runs another model."""
 
     root: Path
     patchstack: Patchstack
@@ -157,7 +157,7 @@ def test_a_changed_reference_is_recorded_where_the_model_is_the_same_and_refused
 @pytest.mark.parametrize(
     ("because", "problem"),
     [
-        ("itself", "its base is of this build too: what both sides have wrong is not seen"),
+        ("itself", "its base is of this build too, so an error of both sides would not show"),
         ("switched", "it runs with MINILLM_N_BATCH=8, and the gate with no variables"),
         ("elsewhere", "its model is other, not tiny"),
         ("layered", "it runs with -ngl 0 -fa on, and the gate with -ngl 99 -fa on"),
@@ -176,7 +176,7 @@ def test_evidence_of_this_build_against_the_references_lets_it_go(workspace: Wor
     workspace.record("bare", "good")
     code, told = workspace.record("bare", "flips")
     assert code == 1
-    assert "hint: a kl: in the gate has it measured by itself; --because GATE names" in told
+    assert "hint: add kl: to the gate, so that it measures the model; or name" in told
     code, told = workspace.record("bare", "wrong", "right")
     assert code == 1
     assert "right: it is FAIL: the mean KL divergence is" in told
@@ -193,7 +193,7 @@ def test_a_base_that_is_not_the_references_build_shows_nothing(workspace: Worksp
     assert "it does not give the reference's transcript either, but " in kl["reason"]
     code, told = workspace.record("greedy", "flips", "right")
     assert code == 1
-    assert "is not the one that the reference is of: it does not give the reference's transcript either" in told
+    assert "is not the build of the reference: it does not give the reference's transcript either" in told
     path = workspace.root / "patchstack.yaml"
     for build, reason in (
         ("flips", "that is this build: a model would be compared with itself"),

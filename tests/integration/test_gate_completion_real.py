@@ -53,7 +53,7 @@ def a_spec(
 
 
 def recorded(spec: CompletionSettings, bench: Runner) -> str:
-    """The digest of what the build writes now."""
+    """Return the digest of the build's current output."""
     found = run(spec, bench)
     assert (found.verdict, found.reason.split(" (")[0]) == (Verdict.INVALID, NO_REFERENCE), found
     return found.actual

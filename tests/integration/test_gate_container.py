@@ -1,4 +1,4 @@
-"""A bench whose programs run in containers: kept files, their sizes, and another build beside it."""
+"""A bench whose programs run in containers: kept files, their sizes, and a second build."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ LARGE = 8 << 20  # bytes: more than an engine sends ahead of a reader
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Runner]:
-    """Programs `make`, which keeps a large file, and `say`; a run that hangs is an error after two minutes."""
+    """Return a bench with the programs `make`, which keeps a large file, and `say`. A hanging run fails after two
+    minutes."""
     program(tmp_path / "bin", "make", f'cat "$2"; head -c {LARGE} /dev/zero >"$1"')
     program(tmp_path / "bin", "say", "echo this build")
     program(tmp_path / "bin", "drop", 'rm "$1"; echo gone')

@@ -1,7 +1,7 @@
 """backend-ops, kl and drift on a real llama.cpp, with tiny models.
 
-Set PATCHSTACK_LLAMA_BIN to the `bin` of a CPU build with llama-perplexity and test-backend-ops. What llama-perplexity
-prints is lost at exit more often than not where the machine is busy, so runs are tried often.
+Set PATCHSTACK_LLAMA_BIN to the `bin` of a CPU build with llama-perplexity and test-backend-ops. On a busy machine,
+llama-perplexity usually loses its output at exit, so runs are tried often.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(BIN is None, reason="PATCHSTACK_LLAMA_BIN is not
 WORDS = "".join(f"The {i * 7 % 31} birds of {i * i % 17} trees sing. " for i in range(420))
 TRIES = 12
 
-# Leaves out every tenth graph, so that what is compared is whatever was in memory.
+# Skips every tenth graph, so that old memory contents are compared.
 FAILS = """\
 int ggml_backend_graph_compute_async(void *, void *);
 void ggml_backend_synchronize(void *);
@@ -96,7 +96,7 @@ def test_an_operator_passes_with_its_real_count_and_the_cases_it_ran(bench: Runn
     assert judgement.actual == f"{len(cases)}/{len(cases)}"
     lost = ops(bench, cases=case_list([*map(str, cases), "ADD(no such case)"]))
     assert lost.verdict is Verdict.FAIL
-    assert "ADD(no such case) (no such case any more)" in lost.reason
+    assert "ADD(no such case) (the case no longer exists)" in lost.reason
     alone = ops(bench, ops=(str(cases[0]),), expected=1)
     assert alone.verdict is Verdict.PASS, "a case is selected by its full name"
 

@@ -14,7 +14,7 @@ from tests.support.checkout import ROOT
 
 
 def _screens() -> ModuleType:
-    """ci/screens.py as a module."""
+    """Return ci/screens.py as a module."""
     spec = importlib.util.spec_from_file_location("screens", ROOT / "ci" / "screens.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

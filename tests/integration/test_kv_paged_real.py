@@ -1,4 +1,4 @@
-"""The burst that degraded a paged pool: many requests at once, then few, on one server of `patches/paged`.
+"""The load that degraded a paged pool: many requests at once, then few, on one server of `patches/paged`.
 
 PATCHSTACK_LLAMA_BIN names the programs of a build of the series, on any backend (see docs/reference/kv-paged.md).
 """
@@ -33,7 +33,7 @@ pytestmark = [
 
 @contextmanager
 def serving(model: Path, *options: str, log: Path) -> Iterator[int]:
-    """A server with so many slots; gives its port, and ends it as a person would."""
+    """Start a server with that many slots, yield its port, and end it with Ctrl-C."""
     command: list[str | Path] = [
         BIN / "llama-server",
         "-m",
@@ -74,7 +74,7 @@ def _port(server: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def burst(port: int, requests: int) -> None:
-    """So many requests at once, each with a prompt of its own and of another length."""
+    """Send that many requests at once, each with its own prompt of a different length."""
 
     def ask(number: int) -> None:
         body = {"prompt": f"{number} " + "x" * (20 + 3 * number % 150), "n_predict": 16 + number % 9, "temperature": 0}
@@ -89,7 +89,7 @@ def burst(port: int, requests: int) -> None:
 
 
 def records(log: Path) -> list[dict[str, str]]:
-    """The records of the trace, in order."""
+    """Return the records of the trace, in order."""
     lines = re.findall(r"\bkv_paged ((?:\S+=\S*)(?: \S+=\S*)*)$", log.read_text(errors="replace"), re.MULTILINE)
     return [dict(pair.split("=", 1) for pair in line.split(" ")) for line in lines]
 

@@ -1,4 +1,4 @@
-"""minillm, the demo's upstream and fork, built as a build tool builds it: for the CPU and, where nvcc is, for GPUs."""
+"""minillm, the demo's upstream and fork, built with its build tool: for the CPU and, if nvcc is installed, for GPUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc
 
 
 def ran(*args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, with nothing but PATH and what is given in its environment."""
+    """Run a program to its end. Its environment has only PATH and the given variables."""
     return subprocess.run(
         [str(arg) for arg in args],
         check=False,
@@ -41,14 +41,14 @@ def configured(source: Path, build: Path, *options: str) -> Path:
 
 
 def built(source: Path, build: Path, *options: str) -> Path:
-    """Configure and build; gives the directory of the programs."""
+    """Configure and build, and return the directory of the programs."""
     done = ran("cmake", "--build", configured(source, build, "-DMINILLM_FATAL_WARNINGS=ON", *options), "-j2")
     assert done.returncode == 0, done.stdout + done.stderr
     return build / "bin"
 
 
 def rejection(build: Path) -> str:
-    """What the compiler says of a build that must fail."""
+    """Return the compiler's message for a build that must fail."""
     done = ran("cmake", "--build", build, "--target", "ggml")
     assert done.returncode != 0, done.stdout
     return done.stdout + done.stderr
@@ -139,7 +139,7 @@ def test_the_cuda_build_runs_without_a_gpu_and_names_no_path_of_this_machine(
         content = path.read_bytes()
         for machine in (fork, tmp_path):
             assert str(machine).encode() not in content, path.name
-    # the error messages of the kernel name its file as the source tree does
+    # the kernel's error messages contain the path of its file in the source tree
     assert b"./ggml/src/ggml-cuda/mmv-id.cu" in (programs / "test-ops").read_bytes()
 
 

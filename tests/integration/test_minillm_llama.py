@@ -1,7 +1,7 @@
-"""minillm as llama.cpp's tools: its output has the shape of what the real programs print, its results are computed, and
-it fails as it is told to.
+"""minillm as llama.cpp's tools: its output has the form of the real programs' output, its results are computed, and it
+fails on request.
 
-What real programs print is in `tests/data/llama/captured`, where `capture.sh` put it. A shape is a line without its
+The output of the real programs is in `tests/data/llama/captured`; `capture.sh` wrote it. A shape is a line without its
 numbers: how many decimals a number has belongs to the shape, its value does not.
 """
 
@@ -41,7 +41,7 @@ def captured(name: str) -> str:
 
 
 def shape(line: str) -> str:
-    """A line without its time and with its numbers as `N` or, with three decimals, `N.###`."""
+    """Return a line without its time and with its numbers as `N` or, with three decimals, `N.###`."""
     line = re.sub(r"\d\.\d\d\.\d{3}\.\d{3} (?=[IWE] )", "TIME ", line)
     line = re.sub(r"\binf\b|-?\bnan\b", "0.00", line)
     line = re.sub(r"-?\d+(?:\.(\d+))?", lambda found: "N" + ("." + "#" * len(found[1]) if found[1] else ""), line)
@@ -131,13 +131,13 @@ def test_the_rows_of_the_batched_benchmark_look_like_real_ones(programs: Program
     assert shapes(ours.stderr.decode(), perf) == shapes(captured("batched-bench-jsonl.err"), perf)
     table = programs.run("llama-batched-bench", "-m", "seed-1.mllm", *ROWS)
     assert shapes(table.stdout.decode()) == shapes(captured("batched-bench-md.out"))
-    # what does not fit is left out without a word
+    # it silently omits what does not fit
     crowded = programs.run("llama-batched-bench", "-m", "seed-1.mllm", *ROWS, "-npl", "16", "--output-format", "jsonl")
     assert len(crowded.stdout.split()) == len(ours.stdout.split())
 
 
 def ops_shapes(text: str) -> list[str]:
-    """The lines of test-backend-ops without names of cases and devices, each once where it is repeated."""
+    """Return the lines of test-backend-ops without names of cases and devices; repeated lines only once."""
     for pattern, stands_for in (
         (r"(Device description: ).*", r"\1ANY"),
         (r"^((?:\[\w+\] .*)?  )\w+\(.*\)", r"\1OP(CASE)"),
@@ -178,7 +178,7 @@ def test_a_failing_case_is_told_as_there(programs: Programs) -> None:
 
 
 def keys(value: Any, path: str = "") -> set[str]:
-    """Every key of a JSON value, with the keys above it."""
+    """Return every key of a JSON value, with its parent keys."""
     if isinstance(value, dict):
         return {found for key, one in value.items() for found in {f"{path}.{key}", *keys(one, f"{path}.{key}")}}
     if isinstance(value, list):
@@ -187,7 +187,7 @@ def keys(value: Any, path: str = "") -> set[str]:
 
 
 def asked(port: int, path: str, body: str | None = None) -> tuple[int, str | None, str]:
-    """The status, type and body that the server answers."""
+    """Return the status, type and body of the server's answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET" if body is None else "POST", path, body=body)
     reply = connection.getresponse()
@@ -195,14 +195,14 @@ def asked(port: int, path: str, body: str | None = None) -> tuple[int, str | Non
 
 
 def replied(name: str) -> tuple[int, str | None, str]:
-    """The same of a captured answer."""
+    """Return the same for a captured answer."""
     head, body = captured(f"server-{name}.http").split("\n\n", 1)
     kind = re.search(r"^Content-Type: (.*)$", head, re.MULTILINE)
     return int(head.split()[1]), kind[1] if kind else None, body
 
 
 COMMON = {"n_predict": 4, "temperature": 0, "seed": 1, "return_tokens": True, "n_probs": 2, "cache_prompt": False}
-# what minillm has no samplers and no files for
+# fields about samplers and files, which minillm does not have
 LEFT_OUT = re.compile(r"\.generation_settings\.|\.models\[\]\.")
 
 

@@ -29,7 +29,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
 
 
 def asked(port: int, path: str, **body: Any) -> tuple[str | None, str]:
-    """The type and body of an answer."""
+    """Return the type and body of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("POST", path, body=json.dumps(body))
     reply = connection.getresponse()
@@ -37,7 +37,7 @@ def asked(port: int, path: str, **body: Any) -> tuple[str | None, str]:
 
 
 def made(port: int) -> int:
-    """How many tokens the server's counters have."""
+    """Return the number of tokens in the server's counters."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
@@ -99,7 +99,7 @@ def test_who_leaves_ends_the_completion_and_the_server_counts_what_it_made(progr
             near.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             while b"data: " not in near.recv(4096):
                 pass
-        assert 1 <= made(port) < 50  # it is told by the failure to send, a few tokens later
+        assert 1 <= made(port) < 50  # it notices by a failed send, a few tokens later
 
 
 @pytest.mark.parametrize("fault", ["lose-output", "crash"])

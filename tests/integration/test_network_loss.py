@@ -14,7 +14,7 @@ from tests.support.syncing import Moved, kernel, moved
 from tests.support.unreliable import Server, needs_daemon, serving
 
 pytestmark = needs_daemon
-CUTS = 6  # places at which the connection breaks off, from the first byte to the last
+CUTS = 6  # positions at which the connection breaks, from the first byte to the last
 Printed = pytest.CaptureFixture[str]
 
 
@@ -26,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def far(tmp_path: Path, patchstack: Patchstack, server: Server) -> Moved:
-    """A series whose upstream is behind a network, and has moved on."""
+    """Return a series whose upstream is reached over a network, and has new commits."""
     (tmp_path / "ws").mkdir()
     settings = tmp_path / "ws" / "patchstack.yaml"
     found = moved(tmp_path / "ws", lambda *args: patchstack(*args, "--workspace", settings))
@@ -39,14 +39,14 @@ def far(tmp_path: Path, patchstack: Patchstack, server: Server) -> Moved:
 
 
 def places_of(server: Server) -> list[int]:
-    """Where to break off a run that got so many bytes."""
+    """Return where to break the connection of a run that receives that many bytes."""
     whole, server.sent = server.sent, 0
     assert whole > 1000, "it was fetched"
     return [whole * number // CUTS for number in range(CUTS)]
 
 
 class Runs:
-    """Runs of patchstack, each with a cache of its own or with the last one's."""
+    """Runs patchstack, each time with a new cache or with that of the last run."""
 
     def __init__(self, root: Path, patchstack: Patchstack, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
         self._root = root
@@ -61,7 +61,7 @@ class Runs:
         self._environment.setenv("PATCHSTACK_CACHE", str(self._root / f"cache{self._caches}"))
 
     def run(self, settings: Path, *arguments: str) -> tuple[int, str]:
-        """Exit code and stdout; what was said is `told`."""
+        """Run it, and return exit code and stdout; the messages are in `told`."""
         self._capsys.readouterr()
         code = self._patchstack(*arguments, "--workspace", settings)
         printed = self._capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Endless files in place of a workspace's files: every command reports them at once."""
+"""Endless files instead of a workspace's files: every command reports them immediately."""
 
 from __future__ import annotations
 

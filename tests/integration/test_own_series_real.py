@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not REPO, reason="needs PATCHSTACK_LLAMA_REPO")
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Path:
-    """The workspace as it is committed, with the clone as its upstream."""
+    """Return the committed workspace, with the clone as its upstream."""
     text = (ROOT / "patchstack.yaml").read_text(encoding="utf-8")
     config = read_workspace(ROOT / "patchstack.yaml").select(["paged"])[0]
     text = text.replace(f"upstream: {config.upstream}", f"upstream: {REPO}").replace("patches/paged", str(SERIES))

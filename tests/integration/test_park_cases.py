@@ -1,6 +1,6 @@
-"""Park and unpark on generated series, and killed at each step: a few of both, and many in a thorough run.
+"""Park and unpark on generated series, and with a kill at each step; a thorough run has many more cases.
 
-`PATCHSTACK_PARK_CASES=1000` takes so many series, from `PATCHSTACK_PARK_FIRST` on.
+`PATCHSTACK_PARK_CASES=1000` tests that many series, from the number `PATCHSTACK_PARK_FIRST` on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILES = ("src/kernel.cu", "src/other.cpp", "docs/new.txt")
 
 
 def bench_of(found: Moved, cache: Path) -> SyncWorkspace:
-    """Where park works; it says nothing."""
+    """Return the directories of park, without messages."""
     workspace = read_workspace(found.settings)
     return SyncWorkspace(
         config=workspace.series[0],
@@ -46,7 +46,7 @@ def bench_of(found: Moved, cache: Path) -> SyncWorkspace:
 
 
 def generated(seed: int) -> list[tuple[str, Changes]]:
-    """Commits that each change some lines of some files; some on lines that others have changed."""
+    """Return commits that change some lines of some files, in part lines of earlier commits."""
     chosen = random.Random(seed)
     lines: dict[str, dict[int, str]] = {path: {} for path in _FILES}
     steps: list[tuple[str, Changes]] = []
@@ -72,7 +72,7 @@ def test_unpark_gives_the_tree_that_park_took_a_patch_from(
     cache = tmp_path / "cache"
     done = park(bench_of(found, cache), Parking(number=number, why="for now"))
     if not isinstance(done, Accepted):
-        # Others are on it: as before, until a person has resolved it.
+        # Later patches depend on it: nothing changes until a person resolves the conflict.
         assert found.files() == patches
         sync.abort(bench_of(found, cache))
         assert found.files() == patches
@@ -90,8 +90,8 @@ def test_unpark_gives_the_tree_that_park_took_a_patch_from(
 
 
 def steps_of(done: Callable[[], object], kill_at: int) -> int:
-    """Do something in a process of its own, which is killed at its n-th step: before a program starts, or a state or
-    a file is written. Gives the exit status; 0 if there were fewer steps."""
+    """Run something in a separate process, which is killed at its n-th step: before it starts a program, or writes a
+    state or a file. Return the exit status; 0 if there were fewer steps."""
     child = os.fork()
     if child == 0:
         count = 0
@@ -146,7 +146,7 @@ def test_killed_at_a_step_all_is_as_before_or_after_and_park_goes_on(tmp_path: P
         assert os.WIFSIGNALED(status), status
         kills += 1
         again = patchstack("park", "2", "--why", "for now")
-        # All was done, and the process had only not ended yet.
+        # All work was done; only the process had not ended yet.
         assert again == 0 or (lock.parked and again == 2), f"park does not go on after a kill at step {kill_at}"
         after = read_lock(found.fork.series)
         assert after is not None and [one.file[:4] for one in after.parked] == ["0002"]

@@ -41,7 +41,7 @@ def pre_commit(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """A series with a lock and a check, in a repository whose commits pre-commit looks at."""
+    """Return a series with a lock and a check, in a repository whose commits pre-commit checks."""
     fork = a_fork(tmp_path)
     work = tmp_path / "product"
     run_git("init", "-q", "--template=", work, cwd=tmp_path)
@@ -54,7 +54,7 @@ def fork(tmp_path: Path) -> Fork:
     )
     hooks = tmp_path / "hooks"
     run_git("init", "-q", "--template=", hooks, cwd=tmp_path)
-    # The environment of a hook of language python is made from a package index, which tests do not have.
+    # A hook of language python gets its environment from a package index, which tests do not have.
     (hooks / ".pre-commit-hooks.yaml").write_text(MANIFEST.read_text().replace("language: python", "language: system"))
     run_git("add", ".", cwd=hooks)
     run_git("commit", "-q", "-m", "Hooks", cwd=hooks)

@@ -21,7 +21,7 @@ REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
 SERIES = os.environ.get("PATCHSTACK_LLAMA_SERIES")
 PIN = os.environ.get("PATCHSTACK_LLAMA_PIN", "0ed235ea2c17a19fc8238668653946721ed136fd")
 TO = os.environ.get("PATCHSTACK_LLAMA_TO", "master")
-KNOWN_TIP = "0a50d9909a34"  # 281 commits after the pin; what is known of the 54 patches there is checked as well
+KNOWN_TIP = "0a50d9909a34"  # 281 commits after the pin; the known results for the 54 patches there are checked too
 
 pytestmark = pytest.mark.skipif(not (REPO and SERIES), reason="needs PATCHSTACK_LLAMA_REPO and PATCHSTACK_LLAMA_SERIES")
 

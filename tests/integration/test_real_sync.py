@@ -1,7 +1,7 @@
-"""A real series brought forward over a real llama.cpp clone: it stops where it must, and what comes out holds.
+"""A real series brought forward over a real llama.cpp clone: it stops at the expected patches, and the result holds.
 
 PATCHSTACK_LLAMA_REPO and PATCHSTACK_LLAMA_SERIES as in test_real_series.py; the figures are those of the series of 54
-patches and of upstream's linear history after its pin, and are held only where the series has 54.
+patches and of upstream's linear history after its pin, and are checked only if the series has 54.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not (REPO and SERIES), reason="needs PATCHSTACK_
 
 @pytest.fixture
 def upstream(tmp_path: Path, patchstack: Patchstack) -> list[str]:
-    """The series with a fork, in a workspace; gives upstream's commits after the pin."""
+    """Make a workspace of the series with a fork, and return upstream's commits after the pin."""
     assert REPO and SERIES
     shutil.copytree(SERIES, tmp_path / "patches")
     if len(list((tmp_path / "patches").glob("*.patch"))) != 54:

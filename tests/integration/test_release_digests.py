@@ -1,4 +1,4 @@
-"""A release attests the artifacts whose digests the jobs of its own run gave, and no others of the same names."""
+"""A release attests only artifacts whose digests come from jobs of its own run, and no others of the same names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sha256(content: bytes) -> str:
 
 @dataclass
 class Release:
-    """A run whose build jobs gave two archives, and whose gates ran on one of them."""
+    """A run whose build jobs made two archives, and whose gates ran on one of them."""
 
     runner: Runner
     built: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A release is held by its evidence: decisions that allowed signers signed, or gates that observe everything again."""
+"""A release needs evidence: decisions that allowed signers signed, or gates that observe everything again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made(tmp_path: Path, places: Places) -> Decided:
 
 
 def a_release(tmp_path: Path, made: Decided, signers: bytes | None) -> Runner:
-    """A runner of a tag of the workspace, whose default branch has a list of signers."""
+    """Return a runner for a tag of the workspace, whose default branch has a list of signers."""
     runner = a_runner(tmp_path / "runner", made.root)
     runner.ref = "refs/tags/v1"
     listed = made.root / ".protected" / "ledger" / "allowed_signers"
@@ -48,7 +48,7 @@ def test_a_signature_that_is_missing_or_of_a_stranger_stops_it(tmp_path: Path, m
     stranger, maintainer = (a_key(tmp_path / "keys", name) for name in ("stranger", "maintainer"))
     for decision in made.ledger.read():
         sign(decision, made.ledger.directory, stranger)
-    # A list in the tree of the tag does not count, whoever is in it.
+    # A list in the tree of the tag never counts.
     (made.ledger.directory / "allowed_signers").write_bytes(allowed(stranger).content)
     ran = a_release(tmp_path, made, allowed(maintainer).content).job(RELEASE, "ledger", inputs={})
     assert ran is not None

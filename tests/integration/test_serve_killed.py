@@ -1,4 +1,4 @@
-"""A server that `bench serve` started, on this host, in Docker and behind ssh: whatever ends patchstack, nothing runs
+"""A server that `bench serve` started, on this host, in Docker and behind ssh: however patchstack ends, nothing runs
 afterwards, and the next run removes the files that were left."""
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ pytestmark = [
     ),
 ]
 
-# `patchstack`, killed by its own hand before or after the N-th thing that it asks of an engine; with 0 it runs to its
-# end. Of waiting for a job, the first time and the last count. It writes how many steps there were.
+# `patchstack` kills itself before or after its N-th call of an engine; with 0 it runs to its end. Of repeated waits for
+# a job, only the first and the last count. It writes the number of steps.
 KILLED = """
 import functools, os, signal, sys
 left, counted = int(sys.argv[1]), [0]
@@ -110,14 +110,15 @@ class Place:
         )
 
     def count(self) -> int:
-        """Run to the end, and return how many steps that had."""
+        """Run to the end, and return the number of steps."""
         child = self.start()
         _, said = child.communicate(timeout=180)
         assert child.returncode in (0, 4), said
         return int((self.directory / "count").read_text())
 
     def running(self, pid: int) -> list[str]:
-        """What runs of a patchstack: processes here with the mark, or that name a file of it; and its containers."""
+        """Return what still runs of a patchstack: local processes with the mark or one of its files, and its
+        containers."""
         here = [f"process {path.name}" for path in Path("/proc").glob("[0-9]*") if self._own(path, pid)]
         isolated = self.options and self.options[1] != "host"
         return here + (containers_of(pid) if isolated else [])
@@ -183,7 +184,7 @@ def _no_volumes_are_left(*, host: bool, cache: Path) -> None:
 
 
 def _alive(name: str) -> bool:
-    """Whether the process that a volume is named by still runs: another test's."""
+    """Return whether the process in a volume's name still runs: then the volume belongs to another test."""
     return any(Path("/proc", word).exists() for word in name.split("-") if word.isdigit())
 
 

@@ -1,4 +1,4 @@
-"""`bench serve` on real servers: llama-server with a tiny model (PATCHSTACK_LLAMA_BIN), and a vLLM that runs
+"""`bench serve` on real servers: llama-server with a tiny model (PATCHSTACK_LLAMA_BIN), and a running vLLM
 (PATCHSTACK_VLLM_URL). The client's sums must be the server's, exactly."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def measured(directory: Path, url: str, **changes: Any) -> Served:
-    """A run; what a busy machine does to the client is left out of its problems by the callers."""
+    """Return a run. Callers ignore problems that a busy machine causes in the client."""
     fields: dict[str, Any] = {"model": "", "prompt_tokens": (300,), "max_tokens": (24,), "requests": 8, **changes}
     plan = a_plan(url, **fields)
     run_client(directory, plan)
@@ -56,7 +56,7 @@ def measured(directory: Path, url: str, **changes: Any) -> Served:
 
 
 def own(served: Served) -> list[str]:
-    """The problems that are not this machine's."""
+    """Return the problems that this machine does not cause."""
     return [one for one in served.problems if "bottleneck" not in one]
 
 

@@ -29,7 +29,7 @@ TO = ("sync", "--to", "main", "--worktree", "ws/work")
 
 
 def count_steps(each: Callable[[], object], steps: frozenset[str]) -> None:
-    """Call `each` before everything of that kind that this process does, from now on."""
+    """Call `each` before every step of that kind in this process, from now on."""
 
     def hook(event: str, arguments: Sequence[Any]) -> None:
         if event in steps:
@@ -39,7 +39,7 @@ def count_steps(each: Callable[[], object], steps: frozenset[str]) -> None:
 
 
 def in_child(arguments: Sequence[str], before: Callable[[], None]) -> int:
-    """Run patchstack in a child that first does something to itself; gives its wait status."""
+    """Run patchstack in a child process after a preparation in it, and return its wait status."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
@@ -75,7 +75,7 @@ def dying_at(step: int, steps: frozenset[str] = STEPS) -> Callable[[], None]:
 
 @pytest.fixture
 def world(tmp_path: Path, patchstack: Patchstack, monkeypatch: pytest.MonkeyPatch) -> Moved:
-    """Two patches, the second in conflict with upstream, in a workspace of its own directory."""
+    """Make a workspace with two patches; the second conflicts with upstream."""
     (tmp_path / "ws").mkdir()
     command = ("--workspace", str(tmp_path / "ws" / "patchstack.yaml"))
     found = moved(tmp_path / "ws", lambda *args: patchstack(*args, *command), 2)
@@ -88,7 +88,7 @@ def options(world: Moved, *arguments: str) -> list[str]:
 
 
 def outcome(world: Moved) -> dict[str, object]:
-    """All that an accepted sync leaves."""
+    """Return everything that an accepted sync leaves."""
     branch = world.settings.read_text().rpartition("fork_ref: ")[2].strip()
     record = next((world.root / ".patchstack" / "synced").iterdir())
     return {
@@ -103,12 +103,12 @@ def outcome(world: Moved) -> dict[str, object]:
 
 
 def standing(world: Moved) -> frozenset[object]:
-    """All that lies in the workspace, without times."""
+    """Return everything in the workspace, without times."""
     return frozenset((path, found[0], *found[2:]) for path, found in snapshot(world.root).items())
 
 
 def left(world: Moved) -> list[str]:
-    """What lies in the workspace, but for an empty place for states, which the next sync clears away."""
+    """Return everything in the workspace, except an empty directory for states, which the next sync removes."""
     found = [path.relative_to(world.root) for pattern in ("*", ".patchstack/*/*") for path in world.root.glob(pattern)]
     return sorted(str(path) for path in found if path.parts[:2] != (".patchstack", "sync"))
 
@@ -119,7 +119,7 @@ def state_of(world: Moved) -> str | None:
 
 
 def finish(world: Moved, patchstack: Patchstack) -> None:
-    """What a person does who finds a sync in any state: begin, go on, resolve, accept."""
+    """Do what a person does with a sync in any state: begin, continue, resolve, accept."""
     for _ in range(6):
         phase = state_of(world)
         if phase is None and "sync" in world.settings.read_text():
@@ -137,7 +137,7 @@ def finish(world: Moved, patchstack: Patchstack) -> None:
 
 
 def killed_everywhere(world: Moved, patchstack: Patchstack, stage: Sequence[str]) -> None:
-    """Kill a command before a sample of its steps; whoever goes on then ends where an undisturbed sync ends."""
+    """Kill a command before a sample of its steps. Continuing then gives the result of an undisturbed sync."""
     saved = world.root.with_name("saved")
     shutil.copytree(world.root, saved, symlinks=True)
 
@@ -155,7 +155,7 @@ def killed_everywhere(world: Moved, patchstack: Patchstack, stage: Sequence[str]
         status = in_child(options(world, *stage), dying_at(step))
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, step
         phases.add(state_of(world))
-        # A step that only reads leaves what the one before left: that has been gone on from already.
+        # A step that only reads leaves the same state as the step before it, from which a sync was already continued.
         if (stands := standing(world)) in seen:
             continue
         seen.add(stands)

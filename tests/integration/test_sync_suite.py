@@ -27,7 +27,7 @@ LOUD = MAIN.replace("return 0", 'puts("LOUD"); return 0')
 
 
 class Syncing:
-    """A toy whose upstream has moved on by one commit, and whose pin moves only when a suite has passed."""
+    """A toy whose upstream has one new commit, and whose pin moves only after a suite has passed."""
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -61,7 +61,7 @@ class Syncing:
         return next(line for line in self.settings.read_text().splitlines() if "pin:" in line).split('"')[1]
 
     def checks(self) -> dict[str, Any]:
-        """The checks as the sync's document has them."""
+        """Return the checks in the sync's document."""
         found: dict[str, Any] = json.loads(self.run("sync", "--json").stdout)["report"]["checks"]
         return found
 

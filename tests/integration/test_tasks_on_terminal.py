@@ -1,4 +1,4 @@
-"""Progress of tasks as a person sees it on a terminal, and a program in a pipe: gates and fetches that take seconds."""
+"""The progress of tasks on a terminal and in a pipe, for gates and fetches that take seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUN = ("gate", "run", "--bin", "bin")
 
 @pytest.fixture
 def gates(tmp_path: Path) -> Path:
-    """A workspace with a gate that takes a while and one that does not."""
+    """Return a workspace with a slow gate and a fast one."""
     (tmp_path / "patchstack.yaml").write_text(SUITE)
     program(tmp_path / "bin", "slow", "sleep 2.2; echo done")
     program(tmp_path / "bin", "fast", "echo done")
@@ -55,7 +55,7 @@ def test_a_terminal_sees_each_gate_as_it_runs_and_then_its_verdict_and_time(gate
     told = on_terminal(RUN, gates)
     lines = live_lines(told)
     assert lines[0].startswith("gate slow (command), 1 of 2: ")
-    # On a busy machine the fast one takes a while too.
+    # On a busy machine the fast one is slow too.
     assert all(re.match(r"gate (?:slow|fast) \(command\), [12] of 2", line) and len(line) < 80 for line in lines)
     assert re.search(r"\x1b\[32mPASS\x1b\[0m     slow  [2-9]", told)
     standing = left_standing(told)

@@ -24,7 +24,7 @@ def gguf() -> None:
 
 
 def transcript(model: Path) -> str:
-    """What real llama.cpp makes of the prompt: of the first run that lost nothing."""
+    """Return real llama.cpp's output for the prompt, from the first run that lost nothing."""
     for _ in range(40):
         done = subprocess.run(
             [f"{BIN}/llama-completion", "-m", model, *OPTIONS, "-p", PROMPT],

@@ -1,4 +1,4 @@
-"""Logs that a real build of this series writes here: every trace that a CPU build knows is read, and adds up.
+"""Logs of a real build of this series: every trace of a CPU build is read, and its figures add up.
 
 PATCHSTACK_LLAMA_BIN names the programs of a build of the series, on any backend.
 """
@@ -46,7 +46,7 @@ def environment(**switches: str) -> dict[str, str]:
 
 
 def completion(model: Path, **switches: str) -> bytes:
-    """What llama-completion prints, in colours and with the logger's stamps."""
+    """Return llama-completion's output, in colours and with the logger's stamps."""
     options = [
         "-n",
         "12",
@@ -75,7 +75,7 @@ def completion(model: Path, **switches: str) -> bytes:
 
 
 def served(model: Path, log: Path, **switches: str) -> bytes:
-    """What llama-server prints while several requests are answered at once."""
+    """Return llama-server's output while it answers several requests at once."""
     command: list[str | Path] = [BIN / "llama-server", "-m", model, "-c", "2048", "-np", "3", "-b", "64", "-ub", "32"]
     with log.open("wb") as output:
         server = subprocess.Popen(

@@ -1,4 +1,5 @@
-"""The wheel holds all that the demo and every hint need, and nothing of the tests; installed, it needs no checkout."""
+"""The wheel has all files for the demo and every hint, and none of the tests. After installation it needs no
+checkout."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ DEMO = ROOT / "patchstack" / "demo"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+    """Return the wheel of this checkout."""
     directory = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -70,7 +71,7 @@ def test_a_text_that_names_what_only_a_checkout_has_is_found(text: str, name: st
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A virtual environment that has the packages of this one, without patchstack: what an index would give."""
+    """Return a virtual environment with the packages of this one, without patchstack, like one made from an index."""
     packages = tmp_path / "packages"
     packages.mkdir()
     for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:

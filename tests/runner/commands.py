@@ -1,4 +1,4 @@
-"""Which lines of a step's output a runner takes for commands: what actions/runner's `ActionCommand.cs` does."""
+"""Find the lines of a step's output that a runner reads as commands, like actions/runner's `ActionCommand.cs`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Command:
 
 @dataclass(slots=True)
 class Listener:
-    """A runner that listens to a step. `log` is what it does not take for a command."""
+    """A runner that reads a step's output. `log` is the output that is not a command."""
 
     commands: list[Command] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     token: str | None = None
 
     def hear(self, line: str) -> None:
-        """One line of output."""
+        """Read one line of output."""
         registered = {*KNOWN, *([self.token] if self.token else [])}
         found = _double_colon(line, registered) or _brackets(line, registered)
         if found is None:
@@ -45,7 +45,7 @@ class Listener:
 
 
 def heard(text: str) -> Listener:
-    """What a runner makes of a whole output. Its lines end as .NET's readers take them: LF, CR, or both."""
+    """Return the result of a runner for a whole output. Lines end as in .NET's readers: with LF, CR, or both."""
     listener = Listener()
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         listener.hear(line)

@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def filled(template: Any, contexts: Mapping[str, Any], functions: Functions = FUNCTIONS) -> Any:
-    """A value of a workflow with its expressions evaluated. One that is a single expression keeps its type."""
+    """Return a value of a workflow with its expressions evaluated. A single expression keeps its type."""
     if not isinstance(template, str):
         return template
     if whole := _WHOLE.match(template):
@@ -35,13 +35,13 @@ def filled(template: Any, contexts: Mapping[str, Any], functions: Functions = FU
 
 
 def condition(template: str, contexts: Mapping[str, Any], functions: Functions) -> bool:
-    """An `if:`, with or without braces."""
+    """Return the value of an `if:`, with or without braces."""
     whole = _WHOLE.match(template)
     return truth(evaluate(whole.group("inside") if whole else template, contexts, functions))
 
 
 def evaluate(text: str, contexts: Mapping[str, Any], functions: Functions = FUNCTIONS) -> Any:
-    """The value of an expression. Raises `ValueError` for what is none, and for functions that are not known here."""
+    """Return the value of an expression. Raises `ValueError` for an invalid expression, and for an unknown function."""
     parser = _Parser(text, contexts, functions)
     value = parser.either()
     if parser.at < len(parser.tokens):
@@ -54,7 +54,7 @@ def truth(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value as text, as GitHub writes it."""
+    """Return a value as text, as GitHub writes it."""
     if value is None:
         return ""
     if isinstance(value, bool):

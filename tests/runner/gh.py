@@ -1,4 +1,4 @@
-"""As much of GitHub's `gh` as the workflows use, over a file of issues. Run as a program: FILE CALLS ARGS…"""
+"""A fake `gh` with the commands that the workflows use, over a file of issues. Run as a program: FILE CALLS ARGS…"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BOT = "app/github-actions"
 
 
 def main(file: Path, calls: Path, args: list[str]) -> int:
-    """Carry out one call. Exit status: 1 for what real gh would refuse, or this does not know."""
+    """Carry out one call. Exit status: 1 for a call that real gh would refuse, or that is unknown here."""
     with calls.open("a", encoding="utf-8") as out:
         out.write(json.dumps(args) + "\n")
     if not os.environ.get("GH_TOKEN"):

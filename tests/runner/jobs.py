@@ -1,5 +1,5 @@
-"""Run the steps of an action or a job: shell steps with bash, this repository's actions for real, GitHub's own by the
-little of them that matters here."""
+"""Run the steps of an action or a job: shell steps with bash, this repository's actions for real, and small
+replacements of GitHub's own actions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ran:
 
 
 def load(path: Path) -> Any:
-    """A YAML file as plain values."""
+    """Return a YAML file as plain values."""
     return YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
 
 
@@ -164,7 +164,7 @@ class Runner:
     def _shell(
         self, name: str, step: dict[str, Any], contexts: dict[str, Any], environment: Mapping[str, str], ran: Ran
     ) -> StepResult:
-        """A step of shell. Its script is what is in the YAML: nothing is filled in there."""
+        """Run a shell step. Its script is the text in the YAML: expressions in it are not evaluated."""
         assert "${{" not in step["run"], step["run"]
         self._count += 1
         place = self.directory / "files" / f"step {self._count}"
@@ -259,7 +259,7 @@ class Runner:
                 shutil.copy(path, target)
 
     def _download(self, given: Mapping[str, Any]) -> None:
-        """An artifact's number is its name here."""
+        """Download an artifact, whose number is its name here."""
         wanted = given.get("name") or given.get("artifact-ids") or given["pattern"]
         names = sorted(self.directory.joinpath("artifacts").glob(wanted))
         assert names, f"there is no artifact {given}"
@@ -268,13 +268,13 @@ class Runner:
 
 
 def _replace(source: str, target: str) -> None:
-    """Copy a file as tar extracts it: what is there is removed first, and may be read-only."""
+    """Copy a file as tar extracts it: an existing file, which may be read-only, is removed first."""
     Path(target).unlink(missing_ok=True)
     shutil.copy2(source, target)
 
 
 def values_of(text: str) -> dict[str, str]:
-    """What a file of outputs says: `name=value`, or `name<<delimiter` and lines up to it."""
+    """Return the values in a file of outputs: `name=value`, or `name<<delimiter` and lines up to it."""
     values: dict[str, str] = {}
     lines = iter(text.split("\n"))
     for line in lines:

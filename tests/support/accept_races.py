@@ -41,7 +41,7 @@ def main(root: Path, races: int, seed: int, refs: list[str]) -> None:
         # A child whose parent is not in the series is refused, after its builds were looked for.
         assert code == 0 or ref == "child", (root / "told").read_text(encoding="utf-8")
     gc.collect()
-    gc.freeze()  # what is not looked at again is not copied either
+    gc.freeze()  # unread files are not copied
     chance = random.Random(seed)
     for number in range(races):
         _reset(root, before)
@@ -57,7 +57,8 @@ def _reset(root: Path, before: Path) -> None:
 
 
 def _read_once() -> None:
-    """Remember what no race changes, and let no process wait for the disk: nothing here is about power failures."""
+    """Remember what no race changes, and let no process wait for the disk, because power failures do not matter
+    here."""
     from patchstack.builds.inputs import prepare, variant
     from patchstack.git.objects import Repository
     from patchstack.observe import loaded
@@ -74,12 +75,12 @@ def _read_once() -> None:
 
 
 def _replace(place: Any, name: str, made: Callable[[Callable[..., Any]], Any]) -> None:
-    """Put what is made of a function in its place."""
+    """Replace a function by what `made` returns for it."""
     setattr(place, name, made(getattr(place, name)))
 
 
 def _first_answer(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that answers as the first time, whatever it is asked."""
+    """Return a function that always gives its first answer."""
     known = list[Any]()
 
     def asked(*given: Any) -> Any:
@@ -91,7 +92,7 @@ def _first_answer(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_content(read_yaml: Callable[..., Any]) -> Callable[..., Any]:
-    """The reader of a YAML file, which takes the same bytes apart once."""
+    """Return a reader of YAML files that parses equal bytes only once."""
     known: dict[tuple[Path, bytes, bool], Any] = {}
 
     def read(path: Path, *, comments: bool = True) -> Any:

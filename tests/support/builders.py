@@ -276,9 +276,10 @@ _forks: dict[int, tuple[KeptTree, str, tuple[str, ...]]] = {}
 
 
 def _begun_fork(directory: Path, commits: int) -> Fork:
-    """A fork of so many commits that change a line each: made by git once, and written again from then on."""
+    """Return a fork of that many commits, which change one line each. git makes it once; later calls write the files
+    again."""
     occupied = any((directory / name).exists() for name in _WORLD)
-    # git quotes other characters of a path where it writes it down.
+    # git quotes other characters of a path when it writes it to a file.
     plain = str(directory.absolute()).isprintable() and not set(str(directory)) & set("\"\\#;'")
     if commits in _forks and plain and not occupied:
         kept, pin, made = _forks[commits]

@@ -46,7 +46,7 @@ needs_docker = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "there is o
 
 
 def client_image() -> str:
-    """The image of the recipe `client` on the tests' base; it is made once, and stays."""
+    """Return the image of the recipe `client` on the tests' base. It is made once, and stays."""
     recipe = ROOT / "builders" / "client"
     tag = recipe_image(CLIENT, recipe)
     engine = container_engine()

@@ -1,4 +1,4 @@
-"""Make a test that leaves something open fail itself, and not a later one.
+"""Make a test fail if it leaves something open, instead of a later test.
 
 Python warns of a socket or a file that nobody closed when it is collected, which may be during another test. So the
 garbage of a test that has more open descriptors at its end than at its start is collected at once.

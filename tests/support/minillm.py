@@ -60,7 +60,7 @@ class Programs:
         return self.run("llama-perplexity", "-m", "seed-1.mllm", *options)
 
     def diverge(self, seed: int, base: str = "base.kl", fault: str = "") -> subprocess.CompletedProcess[bytes]:
-        """KL divergence of a model from a base."""
+        """Measure the KL divergence of a model from a base."""
         options = (*BATCH, "--kl-divergence-base", base, "--kl-divergence")
         return self.run("llama-perplexity", "-m", f"seed-{seed}.mllm", *options, fault=fault)
 

@@ -15,7 +15,7 @@ from patchstack.files.lock import locked
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """Return a directory that `make` has filled in the first worker. Do not change its contents."""
     root = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a directory below the run's
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has its directory below that of the run
         root = root.parent
     root = root / "shared"
     root.mkdir(exist_ok=True)

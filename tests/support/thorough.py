@@ -1,4 +1,4 @@
-"""How many cases tests try: a sample by default, all in `make thorough`."""
+"""Decide how many cases tests try: a sample by default, all in `make thorough`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.support.linting import Linted, of
 
 @pytest.fixture
 def linted(tmp_path: Path) -> Linted:
-    """Lints a series of steps on the builders' upstream, or the series as it is after a change by hand."""
+    """Lint a series of steps on the builders' upstream, or the series after a change by hand."""
 
     def run(
         *steps: tuple[str, Changes],

@@ -1,4 +1,4 @@
-"""Every form of JSON that digests and kept files are made of, byte for byte."""
+"""Every form of JSON for digests and stored files, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some things are done in one module only. The source of every module is read for them, and so is a planted breach."""
+"""Some things are done in one module only. The source of every module is checked, and so are planted violations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def members(module: str, *names: str) -> Finder:
 
 
 def methods(*names: str) -> Finder:
-    """Find attributes of these names, of whatever they are."""
+    """Find attributes of these names, on any object."""
 
     def find(tree: ast.AST) -> Iterator[ast.AST]:
         for node in nodes(tree):
@@ -112,8 +112,7 @@ def sorted_json(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def git_commands(tree: ast.AST) -> Iterator[ast.AST]:
-    """Find lists that begin with the text `git`, and tuples that do and are given to a call: those that are kept may be
-    lists of tools."""
+    """Find lists that begin with the text `git`, and such tuples in calls. A stored tuple may be a list of tools."""
     given = set()
     for node in nodes(tree):
         if isinstance(node, ast.Call):
@@ -129,14 +128,14 @@ def git_commands(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def called(node: ast.Call) -> str:
-    """Return the last name of what is called."""
+    """Return the last name of the called object."""
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """What only the modules `where` do. Each of `breaches` is source in which `find` finds it, each of `innocent` is
-    source that looks like it."""
+    """Something that only the modules `where` do. `find` must find it in each source of `breaches`, and in none of
+    `innocent`, which look similar."""
 
     what: str
     find: Finder
@@ -227,7 +226,7 @@ DOORS = (
         find=proc_paths,
         where=(
             "files/processes.py",
-            "engine/docker/sandbox.py",  # names what of a machine no container may get; reads none of it
+            "engine/docker/sandbox.py",  # names the paths of a machine that no container may get; reads none of them
             "llama/client/watch.py",  # asks about itself; it runs without the rest of patchstack
         ),
         breaches=(
@@ -261,7 +260,7 @@ DOORS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten_afterwards() -> Iterator[None]:
-    """The trees of the whole package are hundreds of megabytes."""
+    """Forget the syntax trees of the package afterwards, which take hundreds of megabytes."""
     yield
     sources.cache_clear()
     nodes.cache_clear()

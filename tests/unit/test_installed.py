@@ -1,4 +1,4 @@
-"""A missing extra is installed by a command that fits how patchstack was installed."""
+"""The command that installs a missing extra fits the way in which patchstack was installed."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_command_is_named_as_a_shell_finds_it(
 
 
 def test_what_was_made_for_a_single_run_is_called_by_what_made_it() -> None:
-    # uvx puts its environment on PATH for the program alone: the shell does not find it there
+    # uvx puts its environment on PATH only for the program, so the shell does not find it
     assert call_of(UVX) == f"uvx --from 'patchstack[docker] @ {WHEEL}' patchstack"
     assert call_of(PIPX_RUN) == f"pipx run --spec 'patchstack[docker] @ {WHEEL}' patchstack"
 

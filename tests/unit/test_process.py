@@ -1,4 +1,4 @@
-"""The one door to programs: environment, limits, and no process left behind."""
+"""The one door to programs: environment, limits, and no remaining process."""
 
 from __future__ import annotations
 

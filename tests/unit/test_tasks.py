@@ -11,7 +11,7 @@ from patchstack.tasks import Task, clock, counted, doing, longest, task, timed, 
 
 
 class Notes:
-    """A watcher that writes down what it is told."""
+    """A watcher that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

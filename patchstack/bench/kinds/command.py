@@ -86,7 +86,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
     for row, pattern in workload.reading["figures"].items():
         matches = re.findall(pattern, text, re.MULTILINE)
         if len(matches) != 1:
-            return f"the figure of {row} is there {len(matches)} times"
+            return f"the figure of {row} occurs {len(matches)} times"
         try:
             found[row] = float(matches[0])
         except ValueError:

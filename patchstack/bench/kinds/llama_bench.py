@@ -70,7 +70,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
         found[name] = speed
         counts[name] += 1
     if twice := [name for name, count in counts.items() if count > 1]:
-        return f"the row {twice[0]} is there {counts[twice[0]]} times"
+        return f"the row {twice[0]} occurs {counts[twice[0]]} times"
     if missing := [name for name in workload.rows if name not in found]:
         return f"{len(missing)} of {len(workload.rows)} rows are missing, the first is {missing[0]}"
     if more := [name for name in found if name not in workload.rows]:

@@ -21,7 +21,7 @@ CASES = Setting[int](
     default=0,
     required=True,
     metavar="N",
-    help="How many cases there are; a run with fewer or more does not count.",
+    help="The number of cases; a run with fewer or more does not count.",
 )
 PARAMETERS = Setting[str](
     name="parameters", form=Text(), default="", metavar="REGEX", help="Only cases whose parameters match (-p)."
@@ -55,11 +55,11 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
     for line in all_lines_of(seen.stdout):
         if case := _CASE.match(line):
             if case[1] in times:
-                return f"the case {case[1]} is there twice"
+                return f"the case {case[1]} occurs twice"
             times[case[1]] = float(case[2])
     wanted = int(workload.reading["cases"])
     if len(times) != wanted:
-        return f"{len(times)} cases ran, and {wanted} must"
+        return f"{len(times)} cases ran, but {wanted} must"
     if zero := [name for name, time in times.items() if time <= 0]:
         return f"the case {zero[0]} took no time"
     return {workload.rows[0]: sum(times.values())}

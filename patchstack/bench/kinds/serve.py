@@ -57,16 +57,20 @@ METRIC = Setting[str](
     help="What is compared: steady, tps, ttft_p50, itl_p99, …; or several latencies, or rates, with commas.",
 )
 CONCURRENCY = Setting[int](
-    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="Streams in flight at most."
+    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="The most streams in flight."
 )
 REQUESTS = Setting[int](
-    name="requests", form=Whole(0, 1_000_000), default=0, metavar="M", help="Requests; 0: three a stream."
+    name="requests",
+    form=Whole(0, 1_000_000),
+    default=0,
+    metavar="M",
+    help="The number of requests; 0: three for each stream.",
 )
 PROMPT_TOKENS = Setting[int](
     name="prompt_tokens", form=Whole(1, 1 << 20), default=64, metavar="P", help="Tokens of each prompt."
 )
 MAX_TOKENS = Setting[int](
-    name="max_tokens", form=Whole(1, 1 << 20), default=64, metavar="G", help="Tokens to make of each."
+    name="max_tokens", form=Whole(1, 1 << 20), default=64, metavar="G", help="Tokens to generate for each."
 )
 ARRIVALS = Setting[str](
     name="arrivals",
@@ -86,9 +90,7 @@ SEED = Setting[int](
     name="seed", form=Whole(0, 1 << 32), default=1, metavar="N", help="The seed of prompts: both sides get the same."
 )
 CHAT = Setting[bool](name="chat", form=Flag(), default=False, help="Ask for chat completions.")
-NO_COUNTERS = Setting[bool](
-    name="no_counters", form=Flag(), default=False, help="Let a server without counters be compared."
-)
+NO_COUNTERS = Setting[bool](name="no_counters", form=Flag(), default=False, help="Allow a server without counters.")
 CLIENT_IMAGE = Setting[str](
     name="client_image", form=Text(), default="", metavar="NAME", help="The image of the client, with Python."
 )

@@ -182,7 +182,7 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
         message = message if said.endswith(":") else said  # after a colon, the message is on the lines below
     sites = found.sites
     if kind is FailureKind.NETWORK and job.lines is not read.outside:
-        # A fetch fails in its own build. CMake prints afterwards which line of the source wanted it.
+        # A fetch has its own build, which fails. CMake prints afterwards which line of the source requested it.
         outer = first_diagnostic(read.outside, styles=(Style.CMAKE,))
         sites = outer.sites if outer is not None else sites
     resolved = tuple(dict.fromkeys((*places.resolve(file), line) for file, line in sites))[:_SITES]

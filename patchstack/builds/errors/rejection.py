@@ -218,7 +218,7 @@ def explain(log: bytes, source: Source, plan: Plan, layout: Layout) -> Rejection
     """Return why a build failed, if the source is the cause.
 
     Raises otherwise: `NotJudged` (out of memory, or no known error), `OutOfSpace`, `MissingError` (the toolkit is too
-    old), `NotHeldError` (the build wants the network, which it does not get).
+    old), `NotHeldError` (the build needs the network, which it may not use).
     """
     lines = log.decode("utf-8", "replace").splitlines()
     failure = find_failure(lines, source=layout.source, build=layout.build)
@@ -247,7 +247,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             return OutOfSpace(
                 f"the disk of {plan.engine.spec} is full: {failure.message}",
                 problems=shown,
-                hint="docker system df on the engine's machine says what takes it" if plan.engine.isolated else None,
+                hint="docker system df on the engine's machine shows what uses it" if plan.engine.isolated else None,
             )
         case FailureKind.TOOLKIT_TOO_OLD:
             need = toolkit_complaint(plan.arch, (0, 0)) if plan.arch else None
@@ -255,9 +255,9 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
         case FailureKind.NETWORK:
             where = f" ({failure.file}:{failure.line})" if failure.line else ""
             return BuildFailed(
-                f"the build wants the network, which it does not get{where}: {failure.message}",
+                f"the build needs the network, which it may not use{where}: {failure.message}",
                 problems=shown,
-                hint="find the option that wants it and switch it off: --define NAME=OFF",
+                hint="find the option that needs it and turn it off: --define NAME=OFF",
             )
         case FailureKind.UNKNOWN:
             return NotJudged(
@@ -277,7 +277,7 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
     steps = [BlameStep(label=step.file, tree=step.tree) for step in source.steps]
     found = who_wrote(source.objects, source.base_tree, steps, failure.file, failure.line or 1)
     if found is None:
-        return None, f"{failure.file} is not in the tree: the build made it"
+        return None, f"{failure.file} is not in the tree: the build generated it"
     if failure.line is None:
         return None, "no line is named" + _changed_by(found.touched_by)
     if found.patch is not None:

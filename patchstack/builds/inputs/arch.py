@@ -85,5 +85,5 @@ def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str 
         need = f"{architecture.since[0]}.{architecture.since[1]}"
         return f"{architecture.name} needs CUDA {need} or newer; the toolkit is {has}"
     if architecture.until is not None and cuda[:1] > architecture.until[:1]:
-        return f"CUDA {architecture.until[0]} was the last that knew {architecture.name}; the toolkit is {has}"
+        return f"CUDA {architecture.until[0]} was the last version with {architecture.name}; the toolkit is {has}"
     return None

@@ -43,7 +43,7 @@ def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> 
         engine.image(plain, platform=wanted.platform)
     except (ImageMissing, PlatformUnsupported):
         return error
-    told = f"image: {plain} in a variant of patchstack.yaml takes the image that is here under that name"
+    told = f"image: {plain} in a variant of patchstack.yaml uses the image of that name on the engine"
     hint = f"{told} (build and accept: --image {plain}); or {error.hint}"
     return ImageMissing(error.message, problems=error.problems, hint=hint)
 

@@ -87,7 +87,7 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = 
         if row.tree is None:
             raise PatchDoesNotApply(
                 f"{row.file} does not apply, and nothing was built: {row.detail}",
-                hint=f"patchstack verify {config.name} shows all that is wrong",
+                hint=f"patchstack verify {config.name} shows every problem",
             )
         digest = hashlib.sha256(data[row.file]).hexdigest()
         steps.append(AppliedPatch(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))

@@ -162,7 +162,7 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
         base_image=image.labels.get("patchstack.base"),
         base_digest=image.labels.get("patchstack.base.digest"),
     )
-    recipes = f"recipes for images that have all it takes are in {builders_directory()}"
+    recipes = f"recipes for images with all tools are in {builders_directory()}"
     toolkit_there = "--toolkit /usr/local/cuda mounts the engine machine's own"
     _check(toolchain, plan, f"image {image.reference}", recipes, toolkit_there)
     return toolchain

@@ -205,7 +205,7 @@ def _fp4(objects: list[Built], architectures: tuple[str, ...], dump: Disassemble
     """Return the proof that objects have FP4 instructions for each architecture that supports them."""
     name = "fp4"
     if not objects:
-        return _invalid(name, f"no object file with fp4 in its name in {OBJECTS}, so none could be looked into")
+        return _invalid(name, f"no object file with fp4 in its name in {OBJECTS}, so none could be inspected")
     if dump is None:
         return _invalid(name, _NO_CUOBJDUMP)
     missing, found, failures = set(architectures), [], []
@@ -257,7 +257,7 @@ def _unknown(survey: Survey) -> str | None:
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:
         return None
-    return f"whether there is device code in {listed(files)} cannot be told: no section table, or a damaged file"
+    return f"it is not known whether {listed(files)} has device code: no section table, or a damaged file"
 
 
 def _sm(architectures: tuple[str, ...] | list[str]) -> str:

@@ -77,7 +77,7 @@ def exists(survey: Survey, claim: Claim) -> Proof:
     if wrong:
         return Proof(id="exists", verdict=Verdict.FAIL, detail="; ".join(map(plain, wrong)))
     if not claim.targets:
-        return Proof(id="exists", verdict=Verdict.INVALID, detail="no target was named, so nothing had to be there")
+        return Proof(id="exists", verdict=Verdict.INVALID, detail="no target was named, so nothing was required")
     there = built_targets(survey, claim)
     others = len(survey.files) - len({file.name for file in map(survey.named, there) if file})
     size = sum(file.size for file in survey.files) / 1e6

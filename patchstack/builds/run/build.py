@@ -109,7 +109,7 @@ def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | No
         return None
     if found.record.built:
         if found.record.options.ccache.value and inputs.plan.refuses_ccache:
-            watch.talk(f"the stored build {key.short} was made with ccache: made again without")
+            watch.talk(f"the stored build {key.short} was made with ccache: building it again without")
             return None
         recorded = set(found.record.binaries)
         if not recorded or recorded != set(_binaries(found.directory)):

@@ -50,9 +50,9 @@ def judge(settings: AbsentSettings, view: View) -> Found:
         reason = f"found in {numbered(len(outside), 'place')}: {places_told(outside)}"
         return Found(verdict=Verdict.FAIL, reason=reason, places=outside)
     if settings.allow and not found:
-        reason = "not found, not even where it may be: it would find nothing elsewhere either"
+        reason = "not found, not even where it is allowed: so it proves nothing elsewhere"
         return Found(verdict=Verdict.INVALID, reason=reason)
-    told = f"; {numbered(len(found), 'place')} where it may be" if found else ""
+    told = f"; {numbered(len(found), 'place')} where it is allowed" if found else ""
     return Found(verdict=Verdict.PASS, reason=f"not found in {numbered(len(view.files), 'file')}{told}")
 
 

@@ -61,7 +61,7 @@ def judge(settings: SitesSettings, view: View) -> Found:
     places = view.scanner.places(settings.pattern, view.files)
     now = {one.site for one in places}
     if settings.sites is None:
-        reason = f"no sites are recorded; {numbered(len(now), 'site')} found: --record takes them in"
+        reason = f"no sites are recorded; {numbered(len(now), 'site')} found: --record records them"
         return Found(verdict=Verdict.INVALID, reason=reason, sites=places)
     new, lost = tuple(sorted(now - settings.sites)), tuple(sorted(settings.sites - now))
     if not new and not lost:

@@ -1,4 +1,4 @@
-"""What upstream did after the fork began: one commit in peace, one that moves lines, one in the way."""
+"""The commits of upstream after the fork began: one that affects no patch, one that moves lines, one that conflicts."""
 
 from __future__ import annotations
 

@@ -177,5 +177,5 @@ def _remove(directory: Path) -> None:
 def out_of_space(directory: Path) -> OutOfSpace:
     """Return the error for a full disk under a directory of ours."""
     return OutOfSpace(
-        f"the disk that holds {directory} is full", hint="make room there, or let PATCHSTACK_CACHE name another place"
+        f"the disk that holds {directory} is full", hint="make room there, or set PATCHSTACK_CACHE to another disk"
     )

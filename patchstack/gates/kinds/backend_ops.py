@@ -134,9 +134,7 @@ def read_case_list(path: Path) -> CaseList:
         raise SettingsUnusable(f"the list of cases {path} is not text: {error}") from error
     names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not names:
-        raise SettingsUnusable(
-            f"the list of cases {path} has none", hint="a reference that asks for nothing would pass"
-        )
+        raise SettingsUnusable(f"the list of cases {path} has none", hint="an empty reference would always pass")
     if odd := next((name for name in names if not re.fullmatch(r"[^\s(]+\(.*\)", name)), None):
         raise SettingsUnusable(
             f"{path}: {odd[:80]!r} is not a case", hint="a case is OP(parameters), as test-backend-ops prints it"
@@ -228,14 +226,14 @@ EXPECT = Setting[int | None](
     form=Whole(1, 10**7),
     default=None,
     metavar="N",
-    help="How many cases must run at least.",
+    help="The least number of cases that must run.",
 )
 CASES = Setting[CaseList | None](
     name="cases",
     form=Cases(),
     default=None,
     metavar="FILE",
-    help="The cases that must run: a full name a line.",
+    help="The cases that must run, one full name per line.",
 )
 TRIES_OF_TESTS = replace(TRIES, default=3, on_command_line=False)
 ALONE = Setting[int](
@@ -374,7 +372,7 @@ def _praise(settings: OperatorSettings, tested: ConsoleOutput, coverage: Coverag
     if coverage.new:
         told.append(f"{len(coverage.new)} of them are not in the reference: {_some(coverage.new)}")
     if settings.cases is None and settings.expected is None:
-        told.append("nothing says how many there should be")
+        told.append("the expected number of cases is not set")
     return told
 
 
@@ -476,7 +474,7 @@ def _lost(name: str, supported: Supported | None) -> str:
         return name
     if name in supported.no:
         return f"{name} (no longer supported)"
-    return name if name in supported.yes else f"{name} (no such case any more)"
+    return name if name in supported.yes else f"{name} (the case no longer exists)"
 
 
 def _matches(op: str, ran: Sequence[str]) -> bool:

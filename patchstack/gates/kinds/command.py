@@ -49,12 +49,16 @@ MUST = Setting[tuple[str, ...]](
     default=(),
     option_required=True,
     metavar="REGEX",
-    help="What it must print (repeat).",
+    help="A pattern that a line of its output must match (repeat).",
 )
 MUST_NOT = Setting[tuple[str, ...]](
-    name="must_not", form=Patterns(), default=(), metavar="REGEX", help="What it must not print (repeat)."
+    name="must_not",
+    form=Patterns(),
+    default=(),
+    metavar="REGEX",
+    help="A pattern that no line of its output may match (repeat).",
 )
-EXIT = Setting[int](name="exit", form=Whole(0, 255), default=0, metavar="N", help="The exit code it should have.")
+EXIT = Setting[int](name="exit", form=Whole(0, 255), default=0, metavar="N", help="The expected exit code.")
 
 
 def settings_of(values: Values) -> CommandSettings:
@@ -124,9 +128,7 @@ def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Ju
     if not seen:
         why = complaint_of(runs[-1]) if runs else "nothing was run"
         if why == LOST:
-            why = (
-                f"{LOST} ({settings.program.sentinel}); sentinel names another, or is none where it prints no such line"
-            )
+            why = f"{LOST} ({settings.program.sentinel}); sentinel: names it, or is none if it prints no such line"
         return _judgement(settings, Verdict.INVALID, why, None, attempts)
     for one in seen:
         if (found := _contradiction(settings, one)) is not None:

@@ -148,7 +148,7 @@ SAME_AS = Setting[str | None](
     form=Text(written="a state's name"),
     default=None,
     on_command_line=False,
-    help="The state that must give the same.",
+    help="The state that must give the same transcript.",
 )
 
 
@@ -169,21 +169,21 @@ STATES = Setting[tuple[TranscriptState, ...] | None](
     form=Named(settings=(ENV, EXPECT, TRANSCRIPT, SAME_AS), make=lambda name, own: state_of(name, own, own[ENV])),
     default=None,
     on_command_line=False,
-    help="Environments beside `env`, each with a reference of its own.",
+    help="Environments in addition to `env`, each with its own reference.",
 )
 PARALLEL = Setting[int](
     name="parallel",
     form=Whole(0, 256),
     default=0,
     metavar="N",
-    help="Hold N requests at once against one alone.",
+    help="Compare N concurrent requests with a single one.",
 )
 RUNS = Setting[int](
     name="runs",
     form=Whole(1, 1000),
     default=1,
     metavar="N",
-    help="Run it N times: all must give the same.",
+    help="Run it N times: all runs must give the same transcript.",
 )
 
 
@@ -218,7 +218,7 @@ def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
             found.append(("states" if state.name else "expect", f"{where}{problem}"))
         elif state.transcript is not None and digest_like(state.transcript, state.expect or "") != state.expect:
             where_to = "states" if state.name else "transcript"
-            found.append((where_to, f"{where}the transcript is not the one of the digest expected"))
+            found.append((where_to, f"{where}the transcript does not have the expected digest"))
         if state.same_as is not None:
             found += [("states", f"{where}{problem}") for problem in _comparison_problems(settings, state, by_name)]
     if settings.parallel == 1:
@@ -239,7 +239,7 @@ def _comparison_problems(
     if other is state:
         return ["same_as is itself"]
     if other.same_as is not None:
-        return [f"same_as {other.name}, which is compared itself: name {other.same_as}"]
+        return [f"same_as {other.name}, which itself has same_as: name {other.same_as}"]
     common = settings.prompting.env
     if merged(common, other.env) == merged(common, state.env):
         return [f"has the environment of {other.name}: a run would be compared with itself"]

@@ -81,16 +81,30 @@ class Marks:
 
 
 ON = Setting[Environment](
-    name="on", form=Variables(), default=(), option_required=True, metavar="K=V", help="The switch (repeat)."
+    name="on",
+    form=Variables(),
+    default=(),
+    option_required=True,
+    metavar="K=V",
+    help="A variable that turns the switch on (repeat).",
 )
 OFF = Setting[Environment](
-    name="off", form=Variables(), default=(), metavar="K=V", help="Set instead where it is off (repeat)."
+    name="off",
+    form=Variables(),
+    default=(),
+    metavar="K=V",
+    help="A variable that is set instead with the switch off (repeat).",
 )
 MARK = Setting[str](
-    name="mark", form=Pattern(), default=".", required=True, metavar="REGEX", help="A line that the switch leaves."
+    name="mark",
+    form=Pattern(),
+    default=".",
+    required=True,
+    metavar="REGEX",
+    help="A pattern of a line that the switch leaves.",
 )
 AT_LEAST = Setting[int](
-    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="How many lines it leaves."
+    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="The least number of such lines."
 )
 WHERE = Setting[str](
     name="where",

@@ -96,7 +96,7 @@ BASE_BUILD = Setting[str | None](
     default=None,
     flag="--base-bin",
     metavar="DIR",
-    help="The programs that make the base, where they are another build's.",
+    help="The build that makes the base, if it is not the judged one.",
 )
 TEXT = Setting[bytes](
     name="text",
@@ -114,7 +114,7 @@ CHUNKS = Setting[int | None](
     form=Whole(1, 10**6),
     default=None,
     metavar="N",
-    help="How many contexts of the text [default: all].",
+    help="The number of contexts of the text [default: all].",
 )
 BATCH = Setting[int](
     name="batch",
@@ -155,7 +155,12 @@ BASE_ENV = Setting[Environment](
     help="The base's variables, instead of --env (repeat).",
 )
 MEAN_LIMIT = Setting[float](
-    name="mean", form=positive(1e3), default=MEAN, unit="nats", metavar="NATS", help="What the mean must be below."
+    name="mean",
+    form=positive(1e3),
+    default=MEAN,
+    unit="nats",
+    metavar="NATS",
+    help="The bound below which the mean divergence must be, in nats.",
 )
 SAME_TOP_LIMIT = Setting[float](
     name="same_top",
@@ -163,14 +168,14 @@ SAME_TOP_LIMIT = Setting[float](
     default=SAME_TOP,
     unit="percent",
     metavar="PERCENT",
-    help="Where both must find the same token most probable.",
+    help="The least share of positions with the same most probable token, in percent.",
 )
 CALIBRATE = Setting[float | None](
     name="calibrate",
     form=positive(1e6),
     default=None,
     metavar="FACTOR",
-    help="Limits of so many times the base against itself.",
+    help="Set the limits to this multiple of the noise of the base against itself.",
 )
 RUN_SECONDS = replace(SECONDS, form=Whole(1, 7 * 86_400), default=3600, help="How long a run may take.")
 SHAPE = (CHUNKS, BATCH, UBATCH)
@@ -331,7 +336,7 @@ def too_noisy(noise: Statistics, limits: Limits) -> str | None:
     """Return why a comparison on this machine would prove nothing; None if it can be judged."""
     if noise.finite and noise.mean < limits.mean and noise.same_top >= limits.same_top:
         return None
-    return f"the base differs from itself by as much as is asked about: {figures(noise)}"
+    return f"the base differs from itself by as much as the limits allow: {figures(noise)}"
 
 
 def figures(found: Statistics) -> str:

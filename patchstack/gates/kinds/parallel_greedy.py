@@ -162,18 +162,18 @@ def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Jso
     details: dict[str, Json] = {"requests": len(together), "equal": len(together) - len(partings)}
     details["tokens"] = len(alone[0].steps)
     if not partings:
-        return Verdict.PASS, f"{len(together)} requests at once gave the tokens of one alone", details
+        return Verdict.PASS, f"{len(together)} concurrent requests gave the tokens of a single one", details
     first = min(partings, key=lambda one: (one.position, -one.shift))
     noise = max((noise_between(one, other) for one, other in zip(together, control, strict=False)), default=0.0)
     details |= {"noise": _finite(noise), "shift": _finite(first.shift), "position": first.position}
     details |= {"expected_token": first.expected, "actual_token": first.actual, "margin": first.margin}
-    where = f"{len(partings)} of {len(together)} requests part from the one alone, first at token {first.position}"
+    where = f"{len(partings)} of {len(together)} requests differ from the single one, first at token {first.position}"
     if not control:
-        return Verdict.INVALID, f"{where}; and the control could not be judged: {complaint_of(seen.control)}", details
-    moved = f"the margin moved by {first.shift:.3g}, between two fresh servers by up to {noise:.3g}"
+        return Verdict.INVALID, f"{where}; the control could not be judged: {complaint_of(seen.control)}", details
+    moved = f"the margin moved by {first.shift:.3g}, and between two new servers by up to {noise:.3g}"
     if first.shift <= noise < math.inf:
-        return Verdict.PASS, f"{where}, within what fresh servers differ by: {moved}", details
-    return Verdict.INVALID, f"{where}, and whether the build or the batch did it cannot be told: {moved}", details
+        return Verdict.PASS, f"{where}, within the noise of new servers: {moved}", details
+    return Verdict.INVALID, f"{where}; it is not known whether the build or the batch caused it: {moved}", details
 
 
 def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:

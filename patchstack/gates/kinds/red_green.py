@@ -65,7 +65,12 @@ WITHOUT = Setting[str](
     help="The build without the code: its key, or the directory of its programs.",
 )
 RED = Setting[str](
-    name="red", form=Pattern(), default=".", required=True, metavar="REGEX", help="A line of a test that fails."
+    name="red",
+    form=Pattern(),
+    default=".",
+    required=True,
+    metavar="REGEX",
+    help="A pattern of a line that a failed test prints.",
 )
 GREEN = Setting[str](
     name="green",
@@ -73,14 +78,14 @@ GREEN = Setting[str](
     default=".",
     required=True,
     metavar="REGEX",
-    help="A line of a test that passes; a group is the number of tests.",
+    help="A pattern of a line that a passed test prints; a group is the number of tests.",
 )
 RED_EXIT = Setting[int | None](
     name="red_exit",
     form=Whole(1, 255),
     default=None,
     metavar="N",
-    help="The exit code of a test that fails [default: any].",
+    help="The exit code of a failed test [default: any].",
 )
 
 
@@ -111,7 +116,7 @@ def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | Non
 def _run(settings: RedGreenSettings, runner: Observer, other: Observer) -> Judgement:
     for name, one in (("with", runner), ("without", other)):
         if settings.program.name not in one.programs():
-            reason = f"the build {name} the code has no {settings.program.name}: a test that is not there cannot fail"
+            reason = f"the build {name} the code has no {settings.program.name}: a missing test cannot fail"
             return _judgement(settings, Verdict.INVALID, reason, {}, ())
     call = settings.program.invocation
     green = runner.observe(call("with the code"), complete=complete(settings), tries=settings.program.tries)

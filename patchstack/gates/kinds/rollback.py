@@ -115,7 +115,7 @@ CHECKS_SETTING = Setting[tuple[str, ...] | None](
     default=None,
     flag="--check",
     metavar="NAME",
-    help="program, speculative or reuse (repeat) [default: program, and speculative where one says with what].",
+    help="program, speculative or reuse (repeat) [default: program, and speculative if its settings are given].",
 )
 TESTED = replace(PROGRAM, required=False, help="The test program [default: test-recurrent-state-rollback].")
 SAYS_SETTING = Setting[str | None](
@@ -123,7 +123,7 @@ SAYS_SETTING = Setting[str | None](
     form=Pattern(),
     default=None,
     metavar="REGEX",
-    help="The line by which it tells of success.",
+    help="A pattern of the line that reports success.",
 )
 QUESTION = replace(PROMPT, required=False, option_default="The capital of France is")
 SPECULATIVE = Setting[Args](
@@ -300,7 +300,7 @@ def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[V
         return Verdict.PASS, said[:300]
     if skipped := next((line for line in lines if _SKIPS.search(line)), None):
         return Verdict.INVALID, f"nothing was tested: {skipped[:300]}"
-    return Verdict.INVALID, f"it exited with 0, and no line says {says!r}"
+    return Verdict.INVALID, f"it exited with 0, but no line matches {says!r}"
 
 
 def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> CheckFinding:
@@ -310,18 +310,18 @@ def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin
         if not asked.answers:
             return _speculative(verdict_of(asked), f"{name}: {asked.reason}", attempts)
         if (where := asked.unsteady()) is not None:
-            reason = f"{name}, servers started afresh do not agree: {where.words}"
+            reason = f"{name}, new servers do not agree: {where.words}"
             return _speculative(Verdict.INVALID, reason, attempts, where=where)
     one, two = plain.answers[0][0], drafting.answers[0][0]
     if (where := first_difference(two, one.ids, one)) is not None:
-        verdict, reason = near_or_not(where, margin, f"speculation changes what comes: {where.words}")
+        verdict, reason = near_or_not(where, margin, f"speculation changes the tokens: {where.words}")
         return _speculative(verdict, reason, attempts, two, where)
     rejected = two.drafted - two.accepted
     drafts = f"{two.drafted} drafted, {two.accepted} accepted"
     if one.drafted:
         reason = f"the server without speculation drafts too ({one.drafted} tokens): both ways are the same"
     elif not two.drafted:
-        reason = "nothing was drafted: both ways are the same; does the server want --spec-type?"
+        reason = "nothing was drafted: both ways are the same; does the server need --spec-type?"
     elif rejected <= 0:
         reason = f"nothing was rolled back: {drafts}"
     else:
@@ -334,16 +334,16 @@ def finding_of_reuse(asked: ServerAnswers, margin: float) -> CheckFinding:
     if not asked.answers:
         return _reuse(verdict_of(asked), asked.reason, asked)
     if (where := asked.unsteady()) is not None:
-        return _reuse(Verdict.INVALID, f"servers started afresh do not agree: {where.words}", asked, where)
+        return _reuse(Verdict.INVALID, f"new servers do not agree: {where.words}", asked, where)
     first, *again = asked.answers[0]
     for one in again:
         if (where := first_difference(one, first.ids, first)) is not None:
-            reason = f"going back to the prompt changes what comes: {where.words}"
+            reason = f"reusing the prompt changes the tokens: {where.words}"
             return _reuse(*near_or_not(where, margin, reason), asked, where)
     if first.cached:
-        return _reuse(Verdict.INVALID, f"{first.cached} tokens came from the cache of a fresh server", asked)
+        return _reuse(Verdict.INVALID, f"{first.cached} tokens came from the cache of a new server", asked)
     if not all(one.cached for one in again):
-        return _reuse(Verdict.INVALID, "nothing came from the cache: nothing was gone back to", asked)
+        return _reuse(Verdict.INVALID, "nothing came from the cache: no prompt was reused", asked)
     cached = again[-1].cached
     reason = f"{len(first.ids)} equal tokens; {cached} of {cached + again[-1].prompt} of the prompt from the cache"
     return _reuse(Verdict.PASS, reason, asked)
@@ -376,7 +376,7 @@ def _skipped(seen: Observation) -> bool:
 KIND = Kind(
     name="rollback",
     version=1,
-    about="Check rollback: by the test program, with and without speculation, and by going back to a prompt.",
+    about="Check rollback: by the test program, with and without speculation, and by reusing a prompt.",
     settings=(
         *(MODEL, CHECKS_SETTING, TESTED, SAYS_SETTING, QUESTION, TOKENS, DRAFT, SPECULATIVE, MARGIN, ENV),
         *(*LOADING, replace(SENTINEL, on_command_line=False), SECONDS, TRIES),

@@ -80,14 +80,14 @@ EXPECT = Setting[tuple[Expectation, ...]](
     default=(),
     option_required=True,
     metavar="TEXT",
-    help="What the traces show where it is on, as in 'trace read'.",
+    help="What the traces must show with the switch on, as in 'trace read'.",
 )
 EXPECT_OFF = Setting[tuple[Expectation, ...]](
     name="expect_off",
     form=Expectations(),
     default=(),
     metavar="TEXT",
-    help="What they show where it is off [default: otherwise].",
+    help="What they must show with the switch off [default: expect must not hold].",
 )
 
 

@@ -155,14 +155,14 @@ STATES = Setting[tuple[TokensState, ...] | None](
     ),
     default=None,
     on_command_line=False,
-    help="Environments beside `env`, each with a reference of its own.",
+    help="Environments in addition to `env`, each with its own reference.",
 )
 REPEATS = Setting[int](
     name="repeats",
     form=Whole(1, 16),
     default=2,
     metavar="N",
-    help="Ask each server so often: all answers must agree.",
+    help="Ask each server N times: all answers must agree.",
 )
 RUNS = Setting[int](
     name="runs",
@@ -176,7 +176,7 @@ PROBABILITIES = Setting[int](
     form=Whole(2, 100),
     default=8,
     on_command_line=False,
-    help="How many candidates the server names for each token.",
+    help="The number of candidates that the server returns for each token.",
 )
 
 
@@ -301,13 +301,13 @@ def finding_of_state(
         return StateFinding(
             state=state,
             verdict=Verdict.INVALID,
-            reason=f"servers started afresh do not agree: {where.words}",
+            reason=f"new servers do not agree: {where.words}",
             answer=answer,
             divergence=where,
         )
     for again in own.answers[0][1:]:
         if (where := first_difference(again, answer.ids, answer)) is not None:
-            reason = f"the same server, asked again, answers otherwise: {where.words}"
+            reason = f"the same server gave a different answer when asked again: {where.words}"
             verdict, reason = near_or_not(where, margin, reason)
             return StateFinding(state=state, verdict=verdict, reason=reason, answer=answer, divergence=where)
 
@@ -332,11 +332,11 @@ def finding_of_state(
         if reference.sha256 == answer.digest:
             continue
         if reference.ids is None:
-            hint = "where they part can be told with the ids (expect_file)"
+            hint = "a reference with ids (expect_file) would show the first difference"
             return finding(Verdict.FAIL, f"the ids are not those of {name}; {hint}", expected)
         where = first_difference(answer, reference.ids, other)
         assert where is not None
-        return finding(*near_or_not(where, margin, f"not as {name}: {where.words}"), expected, where)
+        return finding(*near_or_not(where, margin, f"differs from {name}: {where.words}"), expected, where)
     names = " and ".join(name for _, _, name in expectations)
     end = "to the end of text" if answer.ended else "to the last"
     first = expectations[0][0]
@@ -357,10 +357,10 @@ def _expectations(
         if not other.answers:
             return f"{state.same_as} gives nothing to compare with: {other.reason}"
         if (where := other.unsteady()) is not None:
-            return f"in {state.same_as}, servers started afresh do not agree: {where.words}"
+            return f"in {state.same_as}, new servers do not agree: {where.words}"
         source = other.answers[0][0]
         found.append((TokenReference(sha256=source.digest, ids=source.ids), source, state.same_as))
-    return found or "no reference yet: what came is in the details"
+    return found or "no reference yet: the received ids are in the details"
 
 
 def _judgement(findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]) -> Judgement:
@@ -390,7 +390,12 @@ KIND = Kind(
     about="Compare the tokens that llama-server chooses greedily with a reference, id by id.",
     settings=(
         *(MODEL, PROMPT, TOKENS, ENV),
-        *(EXPECT, EXPECT_FILE, STATES, replace(SWITCH, help="Also run with this, and want the same tokens (repeat).")),
+        *(
+            EXPECT,
+            EXPECT_FILE,
+            STATES,
+            replace(SWITCH, help="Also run with this variable: the tokens must be the same (repeat)."),
+        ),
         *(RUNS, REPEATS, PROBABILITIES, MARGIN),
         *(*LOADING, replace(SENTINEL, on_command_line=False), SECONDS, TRIES, MEASURED),
     ),

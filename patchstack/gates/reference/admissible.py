@@ -27,7 +27,7 @@ from patchstack.verdict import Verdict
 EVIDENCE = ("kl", "drift", "tokens")
 """The kinds that can show that a model is the same."""
 
-_HINT = "a kl: in the gate has it measured by itself; --because GATE names a kl, drift or tokens gate that shows it"
+_HINT = "add kl: to the gate, so that it measures the model; or name a kl, drift or tokens gate with --because GATE"
 
 Judged = tuple[Gate, Judgement]
 
@@ -101,13 +101,13 @@ def _of_kl(gate: Gate, state: str, env: Environment, settings: kl.KlSettings, ru
     if not same_environment(env, test.env):
         return f"it runs with {_words(test.env)}, and the gate with {_words(env)}"
     if settings.base_build is None:
-        return "its base is of this build too: what both sides have wrong is not seen (base_build names the other one)"
+        return "its base is of this build too, so an error of both sides would not show (base_build: the other build)"
     try:
         with runner.beside(settings.base_build) as base:
             if base.build_digest() == runner.build_digest():
-                return "its base_build is this build: what both sides have wrong is not seen"
+                return "its base_build is this build, so an error of both sides would not show"
             if problem := _gives(gate, state, base):
-                return f"build {shown(settings.base_build)} is not the one that the reference is of: {problem}"
+                return f"build {shown(settings.base_build)} is not the build of the reference: {problem}"
     except (MissingError, NotHeldError) as error:
         return error.message
     return None
@@ -122,7 +122,7 @@ def _of_tokens(
     if path_args(theirs) != path_args(mine):
         return f"it runs with {' '.join(path_args(theirs))}, and the gate with {' '.join(path_args(mine))}"
     if theirs.prompt != mine.prompt or theirs.tokens < mine.tokens:
-        return "it has another prompt, or fewer tokens"
+        return "it has a different prompt, or fewer tokens"
     held = [one for one in settings.states if one.reference is not None]
     if not any(same_environment(env, as_environment(theirs.env, one.env)) for one in held):
         return f"none of its states with a reference runs with {_words(env)}"

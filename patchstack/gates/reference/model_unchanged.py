@@ -86,7 +86,7 @@ BUILD = Setting[str | None](
     form=BuildName(),
     default=None,
     on_command_line=False,
-    help="The build that the reference is of; `gate record` writes it.",
+    help="The build of the reference; `gate record` writes it.",
 )
 BASE = replace(
     kl.BASE, required=False, on_command_line=False, help="A model to compare with, if no build is named: no evidence."
@@ -112,7 +112,7 @@ def measure_of(values: Values, prompting: Prompting) -> Measure | None:
     if problem := kl.args_problem(side.args):
         own.complain("args" if said else "", problem)
     if not said and prompting.models:
-        own.complain("", "the gate's args name models: say in args what llama-perplexity gets instead")
+        own.complain("", "the gate's args name models: give args for llama-perplexity under kl:")
     return Measure(kl=settings, build=own[BUILD], base=own[BASE] if own.chosen(BASE) else None)
 
 

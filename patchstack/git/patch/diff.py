@@ -363,7 +363,7 @@ class _Reader:
     def _mark(self, sign: bytes, before_done: bool, after_done: bool, marked: dict[bytes, bool]) -> None:
         """A `\\ No newline` line is read only after the last removed or the last added line of a hunk.
 
-        Behind context, or in the middle, git is lenient in ways that are left to it.
+        After context, or in the middle, git is lenient; such patches are left to git.
         """
         if (sign == b"-" and before_done) or (sign == b"+" and after_done):
             marked[sign] = True

@@ -48,7 +48,7 @@ class Misfit:
         if self.found is None:
             return f"{where}: {expected} at line {self.at}, the file ends before it"
         if self.found == self.expected:
-            reason = "but the hunk may not go there (it must end the file, or another hunk holds the lines)"
+            reason = "but the hunk may not go there (it must match the end of the file, or another hunk has the lines)"
             return f"{where}: its lines fit at line {self.at}, {reason}"
         if self.expected == self.found + b"\r":
             return f"{where}: {expected} at line {self.at}, found it without the CR: was the patch mangled to CRLF?"

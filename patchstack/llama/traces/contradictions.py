@@ -130,8 +130,8 @@ def _readable(trace: Trace) -> Iterator[LogCheck]:
         yield LogCheck(
             trace=trace.name,
             what="graphs hold each tensor once",
-            said=f"graphs with one twice, or with a name that is cut, as no other graph has it: {trace.odd:,}",
-            found="lines may be there twice, and others be lost",
+            said=f"graphs with a tensor twice, or with a cut name that no other graph has: {trace.odd:,}",
+            found="lines may be duplicated, and others lost",
             holds=None,
         )
     if trace.overflowed:
@@ -150,7 +150,7 @@ def _lines(trace: Trace) -> Iterator[LogCheck]:
             trace=trace.name,
             what="lines against the summary",
             said="no summary",
-            found=f"{_many(trace.records)}: killed, or cut short; whether there were more cannot be told",
+            found=f"{_many(trace.records)}: killed, or cut short; it is not known whether there were more",
             holds=None,
         )
         return
@@ -394,7 +394,7 @@ def _steps(trace: Trace) -> Iterator[LogCheck]:
         said=_many(steps.count),
         found=f"numbers to {steps.largest:,}"
         + (
-            "" if holds else ": some are missing, or there twice" + ("" if trace.summaries else ", or of two processes")
+            "" if holds else ": some are missing, or occur twice" + ("" if trace.summaries else ", or of two processes")
         ),
         holds=holds,
         spoils=() if holds else (RECORDS,),

@@ -75,7 +75,7 @@ def read_expectation(text: str) -> Expectation:
         if not equals or not key or not value or any(sign in word for sign in "<>"):
             raise ExpectationUnusable(f"{text!r} is not an expectation: {word!r} is not key=value", hint=_HINT)
         if key in (name for name, _ in terms) or (key == "trace" and trace is not None):
-            raise ExpectationUnusable(f"{text!r} is not an expectation: {key} is there twice", hint=_HINT)
+            raise ExpectationUnusable(f"{text!r} is not an expectation: {key} occurs twice", hint=_HINT)
         if key == "trace":
             trace = _named(value, text)
         else:
@@ -96,7 +96,7 @@ def _named(value: str, text: str) -> str:
     if name in (one.name for one in FORMATS) or name.startswith("LLAMA_"):
         return name
     known = ", ".join(one.name for one in FORMATS if " " not in one.name)
-    raise UnknownName(f"{text!r} names no trace that is known", hint=f"trace= is one of {known}")
+    raise UnknownName(f"{text!r} names no known trace", hint=f"trace= is one of {known}")
 
 
 def _pattern(key: str, value: str) -> str:

@@ -295,7 +295,7 @@ def _pairs(text: str) -> dict[str, str] | str:
         if not equals or not key:
             return f"{word[:40]!r} is not key=value"
         if key in pairs:
-            return f"{key} is there twice"
+            return f"{key} occurs twice"
         pairs[key] = value
     return pairs
 

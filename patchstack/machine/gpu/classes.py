@@ -78,20 +78,20 @@ def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]
         return (
             _NO_FP4 + ", though the chip has FP4",
             _NO_DIGESTS,
-            "conclusions of a GB10 do not hold here, nor the other way: a fresh run of the same method is needed",
+            "conclusions from a GB10 do not hold here, and those from here not for a GB10: run the same method again",
         )
     if kind in (GpuClass.OTHER_DATACENTER, GpuClass.OTHER):
         return (
             _NO_FP4,
-            "that the CUDA code builds, runs and agrees with the CPU outside the FP4 paths is shown",
+            "this shows that the CUDA code builds, runs and agrees with the CPU outside the FP4 paths",
             _NO_DIGESTS,
             _NO_FIGURES,
         )
     if kind is GpuClass.NONE:
         return (
-            "CPU only: plumbing. That programs, files and verdicts work is shown; no CUDA kernel ran",
+            "CPU only: this shows that programs, files and verdicts work; no CUDA kernel ran",
             _NO_FIGURES,
         )
     if kind is GpuClass.MIXED:
-        return ("GPUs of several classes: which one ran what is not known; let CUDA_VISIBLE_DEVICES name one",)
+        return ("GPUs of several classes: it is not known which one ran what; set CUDA_VISIBLE_DEVICES to one",)
     return ("this GPU is not known: nothing may be concluded for a GB10",)

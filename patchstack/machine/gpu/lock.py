@@ -329,7 +329,7 @@ class Held:
 
 def _hint(holders: list[Holder]) -> str:
     if any(holder.standing in (Standing.FOREIGN, Standing.UNREADABLE) for holder in holders):
-        return "where nobody uses the GPU any more: patchstack gpu unlock --force"
+        return "if nobody uses the GPU any more: patchstack gpu unlock --force"
     return "--wait SECONDS waits for it; patchstack gpu status says who has it"
 
 

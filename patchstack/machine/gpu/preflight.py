@@ -92,11 +92,13 @@ def allowed(names: tuple[str, ...]) -> frozenset[str]:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
-            raise BadValue(f"{name!r} is not a check of the machine", hint=f"{perhaps}there are: {', '.join(NAMES)}")
+            raise BadValue(
+                f"{name!r} is not a check of the machine", hint=f"{perhaps}the checks are: {', '.join(NAMES)}"
+            )
     return frozenset(names)
 
 
-@task("looking whether the GPU is calm")
+@task("checking whether the GPU is idle")
 def preflight(
     ask: Ask,
     wanted: Wanted,
@@ -123,7 +125,7 @@ def preflight(
         if not bad or lasting or waited + _POLL > wanted.settle:
             return Preflight(checks=_timed(checks, waited) if looks else checks, hardware=machine, waited=waited)
         if tell is not None and not looks:
-            tell(f"the machine is not calm yet ({', '.join(bad)}): waiting up to {wanted.settle:g} s")
+            tell(f"the machine is not idle yet ({', '.join(bad)}): waiting up to {wanted.settle:g} s")
         looks += 1
         time.sleep(_POLL)
 
@@ -170,7 +172,7 @@ def _apps(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         return _check(
             "gpu-apps",
             Verdict.FAIL,
-            f"{max(known):g} MiB are in use by what cannot be seen from inside {activity.contained}",
+            f"{max(known):g} MiB are in use by processes that cannot be seen from inside {activity.contained}",
         )
     if known and len(known) == len(machine.gpus):
         return _check("gpu-apps", Verdict.PASS, f"none seen from inside {activity.contained}, and no memory in use")
@@ -184,7 +186,7 @@ def _load(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         return _check("gpu-load", Verdict.FAIL, f"the GPU is {max(known):g}% busy; {wanted.gpu_load:g}% may be")
     if len(known) < len(machine.gpus):
         cut = [gpu for gpu in machine.gpus if gpu.mig_mode]
-        why = "a GPU cut into MIG instances tells none" if cut else "nvidia-smi tells none"
+        why = "a GPU with MIG instances reports none" if cut else "nvidia-smi reports none"
         return _check("gpu-load", Verdict.INVALID, f"the GPU's load cannot be read: {why}")
     return _check("gpu-load", Verdict.PASS, f"{max(known):g}% busy")
 
@@ -199,7 +201,7 @@ def _throttle(activity: Activity) -> Check:
     if slowed:
         return _check("throttle", Verdict.FAIL, f"clocks are held down ({'; '.join(slowed)}){_after(state)}")
     if not gpus or any(gpu.slowed is None for gpu in gpus):
-        return _check("throttle", Verdict.INVALID, f"whether clocks are held down is not told{_after(state)}")
+        return _check("throttle", Verdict.INVALID, f"it is not reported whether clocks are held down{_after(state)}")
     return _check("throttle", Verdict.PASS, f"clocks are free{_after(state)}")
 
 

@@ -90,7 +90,7 @@ def _usable(name: str, tool: Tool | None) -> bool:
 
 
 def _git(git: Tool | None, facts: Facts) -> Check:
-    use = "everything: it reads repositories and is the judge of what applies"
+    use = "everything: it reads repositories and decides what applies"
     if git is not None and git.at_least(*GIT):
         return Check(group="verify", name="git", state=State.OK, found=_told(git), use=use, details=_details(git))
     found = f"{_told(git)}, and 2.32 is needed" if git else _absent("git", facts)
@@ -121,7 +121,7 @@ def _engines(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
         state=State.OK if named else State.OPTIONAL,
         found=f"{', '.join(facts.contexts)}; docker leads to {facts.current}" if named else facts.contexts_problem,
         use="other engines: --engine docker:CONTEXT",
-        get=None if named else "mend docker's configuration: docker context ls",
+        get=None if named else "repair docker's configuration: docker context ls",
     )
     yield Check(
         group="engines",

@@ -207,7 +207,7 @@ def _gpus(env: Mapping[str, str]) -> tuple[tuple[Gpu, ...] | None, str]:
         return None, ""
     said = _program(["nvidia-smi", _GPU_QUERY, "--format=csv,noheader"], env)
     if said is None:
-        return None, "nvidia-smi is here and fails: is the driver loaded?"
+        return None, "nvidia-smi exists, but fails: is the driver loaded?"
     return read_gpus(said), ""
 
 

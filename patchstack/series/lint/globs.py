@@ -59,7 +59,7 @@ def followed(glob: str, path: str) -> bool:
 
 
 def _reached(places: set[int], steps: Sequence[_Step]) -> set[int]:
-    """Return the positions, with those that can be reached from them without a character."""
+    """Return the positions, and those that can be reached from them without consuming a character."""
     pending = list(places)
     while pending:
         at = pending.pop()

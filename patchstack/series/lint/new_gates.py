@@ -25,6 +25,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="accept runs the gate that a patch brings, before the patch and after it",
+    reason="accept runs the gate that a patch adds, without the patch and with it",
     check=check,
 )

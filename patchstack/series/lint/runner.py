@@ -124,7 +124,8 @@ def lint(
     )
     with task("checking rules") as this:
         rules = counted(_CHECKED, this, len(_CHECKED), lambda module: module.RULE.id)
-        # What rules are not to read is told by `unreadable` alone; the others would miss its subject, say.
+        # Rule `unreadable` alone reports patches that are too large to read. Other rules would, for example, report a
+        # missing subject.
         read = replace(subject, patches=tuple(one for one in subject.patches if one.data or not one.file.data))
         found = [f for module in rules for f in module.RULE.check(subject if module in _OF_FILES else read)]
     findings, waived = _waived(found, waivers)

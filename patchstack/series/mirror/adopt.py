@@ -178,4 +178,4 @@ def _left_out(series: Series) -> list[str]:
 def _waivers(objects: Objects, base: Commit, commits: Sequence[Commit]) -> tuple[Waiver, ...]:
     """Return waivers for adopted patches that touch paths the policy forbids."""
     places = {place for place, _ in path_complaints(objects, base, commits, LintPolicy())}
-    return tuple(Waiver(rule=paths.ID, patch=place + 1, why="adopted as it came") for place in sorted(places))
+    return tuple(Waiver(rule=paths.ID, patch=place + 1, why="adopted unchanged") for place in sorted(places))

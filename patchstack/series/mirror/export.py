@@ -130,7 +130,7 @@ def plan_export(
         anchored=policy.anchored,
         known=memory.recall(fork.commits, old) if memory else None,
     ) as patches:
-        # While git writes the patches, do what needs none of them; then take each as it comes.
+        # While git writes the patches, do the work that needs none of them; then process each when it is ready.
         complaints = path_complaints(objects, base, fork.commits, policy.lint or LintPolicy())
         unproven = _unproven(objects, base, patches.written(), anchored=policy.anchored)
         formatted = tuple(patches.written())

@@ -152,7 +152,7 @@ def against_fork(
             own = matching.commit_of[item]
             if own is None:
                 if link.applied:
-                    row = replace(row, state=State.STRAY, detail="no commit of the fork is this patch")
+                    row = replace(row, state=State.STRAY, detail="no commit of the fork matches this patch")
             else:
                 commit = fork.commits[own]
                 row = replace(row, fork_commit=commit.oid)

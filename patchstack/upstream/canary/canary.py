@@ -59,7 +59,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
             broken = find(diagnoser, range_, series.patches)
         with task("applying the series to upstream"):
             rows = _Rows(objects, series.patches, range_, diagnoser, search=question.search)
-        with task("looking at patches") as this:
+        with task("examining patches") as this:
             each = counted(range(len(series.patches)), this, len(series.patches), lambda at: series.patches[at].file)
             patches = tuple(rows.row(index, broken[index]) for index in each)
         drawn = timeline(diagnoser, range_) if question.timeline else ()

@@ -99,7 +99,7 @@ _Version = tuple[int, Entry | None]
 
 
 class Culprits:
-    """The commits of a range as the owners of upstream's lines, at the paths a series touches."""
+    """Finds which commits of a range own upstream's lines, at the paths that a series touches."""
 
     def __init__(self, objects: Objects, range_: UpstreamRange, touched: TouchedPaths) -> None:
         self._objects = objects

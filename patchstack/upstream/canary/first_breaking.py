@@ -131,7 +131,7 @@ class _Together:
         """Add the latest commit that is still missing, found by bisection, until the patch fails."""
         chosen = [commit]
         while len(chosen) < _TOGETHER:
-            fine, fails = -1, chosen[0].index - 1  # it applies up to the first, fails up to the second
+            fine, fails = -1, chosen[0].index - 1  # the patch applies up to the first, and fails up to the second
             while fails - fine > 1:
                 middle = (fine + fails) // 2
                 failing = self._failing(self._range.commits[middle].tree, chosen)

@@ -1,5 +1,5 @@
 """Forecast which patches will break next, by how often upstream changes the lines around those of the series. The
-predictor is the simplest of the best in a backtest (benchmarks/forecast_backtest.py; docs/guides/canary.md has the
+predictor is the simplest one of the best in a backtest (benchmarks/forecast_backtest.py; docs/guides/canary.md has the
 figures): the age of a change and its function did not improve it.
 """
 

@@ -216,7 +216,7 @@ class _Trial:
                 return self._tell(point, none)
             environment["PATCHSTACK_BIN"] = str(made)
         if spoilt := self._directory.move(tree):
-            self._talk(f"note: the command had changed {spoilt} of the tree's own files; they were put back")
+            self._talk(f"note: the command changed {spoilt} of the tree's own files; they were restored")
         if not Path(self._argv[0]).is_absolute() and not (self._directory.root / self._argv[0]).is_file():
             why = f"the tree has no {self._argv[0]}"
             return self._tell(
@@ -248,7 +248,7 @@ class _Trial:
         except ProgramTimeout as error:
             raise BisectAborted(
                 f"the command took over {self._seconds:g} s and was stopped: the search is over",
-                hint="where a hang is the fault, --run 'timeout 60 CMD' says so: it exits 124, which is bad",
+                hint="if a hang is the fault, use --run 'timeout 60 CMD': its exit status 124 means bad",
             ) from error
         log.write_bytes(done.stdout + done.stderr)
         return done.code

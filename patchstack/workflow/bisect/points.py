@@ -93,7 +93,7 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
     commits = target.range.commits
     if not commits:
         raise TargetNotAfterPin(
-            f"{to} is the pin: there is no upstream commit between", hint="give a later one with --to"
+            f"{to} is the pin: there are no upstream commits to try", hint="give a later one with --to"
         )
     trees = _trees(proven)
     labels = [row.label for row in proven.verification.rows if row.tree is not None]
@@ -114,7 +114,7 @@ def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row
     last = series.place_of(bad) + 1 if bad is not None else len(row.points) - 1
     if first >= last:
         names = [given or row.points[place].name for given, place in ((good, first), (bad, last))]
-        raise NotInRange(f"patch {names[0]} is not before patch {names[1]}", hint="the good one comes first")
+        raise NotInRange(f"patch {names[0]} is not before patch {names[1]}", hint="name the earlier patch as good")
     return Row(
         over=row.over,
         what=row.what,

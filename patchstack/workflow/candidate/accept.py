@@ -186,9 +186,9 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
     given = "1 patch gives" if result.applied_count == 1 else f"{result.applied_count} patches give"
     detail = f"{given} {result.applied_tree[:12]}, the fork at {way.before.oid[:12]}"
     if not result.holds:
-        detail = result.first_problem or "the series is not the fork below the candidate"
+        detail = result.first_problem or "the series differs from the fork below the candidate"
         after = prove_series(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
-        # An accept that was interrupted after its export, or a commit that is decided on again.
+        # An earlier accept was interrupted after its export, or the commit is being decided on again.
         if not after.holds and (end := decided_anew(way)) is not None:
             after = prove_series(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
         if after.holds:
@@ -255,9 +255,10 @@ def gated(
     built: list[Stored] | None = None,
     then: Commit | None = None,
 ) -> Iterator[AcceptStep]:
-    """Build a commit's tree, check its proofs, and run the suite on it. The references of the gates belong to the last
-    build of `built`, because the gates passed on it; the new build is added. A reference may belong to the later commit
-    `then`: a gate with a different transcript then holds if the measured model is the same as that commit's."""
+    """Build a commit's tree, check its proofs, and run the suite on it. The gates' references belong to the last build
+    of `built`, on which the gates passed. The new build is appended to `built`. With `then`, a later commit, a
+    reference may also belong to that commit: a gate with a different transcript holds if measurements show the same
+    model as at `then`."""
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None
     if built is not None:
@@ -320,7 +321,7 @@ def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> S
 def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
     """Return the judgement of a changed transcript if the reference may belong to the next build.
 
-    `suite` has the one gate; `referring` observes this build with the next one as its reference.
+    `suite` has only that gate; `referring` observes this build with the next one as its reference.
     """
     ((_, again),) = run_suite(suite, referring, of="before, against the candidate")
     if not still_the_same(again):

@@ -78,7 +78,7 @@ def measured(
     chosen = next((one for want in (Verdict.FAIL, Verdict.PASS) for one in drawn if one.verdict is want), None)
     chosen = chosen or next(iter(drawn), None)
     if chosen is None:
-        why = "; ".join(other[:3]) or "none of this workload is here"
+        why = "; ".join(other[:3]) or "this machine has none of this workload"
         detail = f"no comparison of {_pair(term, keys, trees)} on {term.name}: {why}; {_how(term, keys)}"
         return Measured(name=name, verdict=Verdict.INVALID, detail=detail, evidence={"bench": term.name})
     more = f" ({len(drawn)} comparisons count)" if len(drawn) > 1 else ""
@@ -135,7 +135,7 @@ def programs_problem(
             loaded = kept.ingredients.get("programs") if kept is not None else None
             of_build = files[0] if run.slot == A else files[1]
             if isinstance(loaded, Mapping) and any(of_build.get(name) != digest for name, digest in loaded.items()):
-                return f"run {run.slot} of pair {pair.record.number} is of other programs than its build has"
+                return f"run {run.slot} of pair {pair.record.number} used other programs than those of its build"
     return None
 
 
@@ -149,7 +149,7 @@ def variant_problem(inputs: Mapping[str, Any], plan: BuildPlan) -> str | None:
         "targets": sorted(set(plan.targets.value)),
     }
     differ = [name for name, value in wanted.items() if inputs.get(name) != value]
-    return f"its builds are not of variant {plan.variant}: another {', '.join(differ)}" if differ else None
+    return f"its builds are not of variant {plan.variant}: they differ in {', '.join(differ)}" if differ else None
 
 
 def _drawn(

@@ -98,7 +98,7 @@ def read_brings(
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems, bring))]
     if len([gate for gate in gates if gate.brought is not None]) > MOST:
-        problems = [f"a change may bring {MOST} gates at most"]
+        problems = [f"a change may add at most {MOST} gates"]
     if problems:
         raise DecisionRefused(
             "a commit adds a gate that is not in the suites",
@@ -115,7 +115,7 @@ def read_brings(
         raise DecisionRefused(
             "no gate proves the effect of a switch",
             problems=[_unproven(one) for one in unproven],
-            hint="a maintainer adds the gate to the policy first; or give --switch-unproven REASON"
+            hint="let a maintainer add the gate to the policy first, or give --switch-unproven REASON"
             if any(one.gates for one in unproven)
             else "name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON",
         )

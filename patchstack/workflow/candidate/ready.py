@@ -23,7 +23,7 @@ DEVICE_PROOFS = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
 """The proofs that need cuobjdump."""
 
 
-@task("looking for what it needs")
+@task("checking the requirements")
 def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
     """Raise `MissingError` with everything that is missing here.
 
@@ -32,9 +32,9 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
     about = machine.connection.engine.about()
     if untrusted := [new.title for new in terms.brings.gates if new.brought is not None and no_sandbox(about)]:
         raise AcceptanceNotReady(
-            "the acceptance needs what is not here",
+            "the acceptance needs something that is missing here",
             problems=[f"a sandbox for {title}: the engine {about.spec} has none" for title in untrusted],
-            hint="--engine docker; or a maintainer adds the gate to the policy, in a change of its own",
+            hint="use --engine docker, or ask a maintainer to add the gate to the policy in a separate change",
         )
     unknown: list[Inputs] = []
     have: set[str] = set()

@@ -102,7 +102,7 @@ def _again(
         asked = step.get("new_of") or (given.suite.name if given is not None and given.suite is not None else "")
         gate = given.gate(str(asked), name) if given is not None else None
         if given is None or gate is None or key not in given.records or which not in given.builds:
-            return Agreement.DIFFERS, "; ".join(findings.wrong) or "the decision does not hold what the gate needs"
+            return Agreement.DIFFERS, "; ".join(findings.wrong) or "the decision lacks what the gate needs"
         record = given.records[key]
         stored = store.find(str(given.builds[which]["build"]))
         if stored is None or not stored.record.built:
@@ -112,7 +112,7 @@ def _again(
             context = replace(runner.context, kind=str(record.ingredients["kind"]), gpu=gate.gpu)
             there = runner.within(context)
             if missing := [kept_file for kept_file in _kept_files(record) if not there.has(kept_file)]:
-                raise NotRecorded(f"the kept file {missing[0]} is not here: the whole gate makes it")
+                raise NotRecorded(f"the kept file {missing[0]} is missing here: only a run of the whole gate makes it")
             seen = there.look(invocation)
         return _compared(given, gate, step, record, seen)
 

@@ -109,9 +109,7 @@ def check_ledger(
     undecided = _undecided(facts, counts)
     if require_signed:
         wrong += [f"patch {name} has no decision that could be signed" for name in undecided]
-    wrong += [
-        f"{path}: a signature of no decision" for path in strays(ledger.directory, iter(one.id for one in decisions))
-    ]
+    wrong += [f"{path}: it signs no decision" for path in strays(ledger.directory, iter(one.id for one in decisions))]
     unnamed = _check_unnamed(decisions, kept, wrong)
     return LedgerCheck(
         decisions=tuple(checked),
@@ -134,7 +132,7 @@ def _check(
     counts_for_patch: bool,
 ) -> Findings:
     found = Findings()
-    found.derived.append("its content is what its name says")
+    found.derived.append("its content matches its name")
     if decision.format < 2:
         if counts_for_patch:
             found.wrong.append(f"{OLD_FORMAT}, and it is the one that counts: accept its commits again")
@@ -142,7 +140,7 @@ def _check(
             found.asserted.append(OLD_FORMAT)
         return found
     if decision.outcome is Outcome.REJECTED and "steps" not in decision.evidence:
-        found.asserted.append("a reason of its author alone: accept saw nothing of it")
+        found.asserted.append("only the reason that its author gave: accept examined nothing")
         return found
     with material(decision, kept, found) as given:
         if given is None:

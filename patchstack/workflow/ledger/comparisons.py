@@ -44,7 +44,7 @@ def _check(
     digest = str(bundle.get("sha256")) if isinstance(bundle, Mapping) else ""
     content = kept.outputs.read(digest, size) if isinstance(size, int) else None
     if content is None:
-        found.wrong.append(f"{what}: its comparison is missing, or is not of its digest")
+        found.wrong.append(f"{what}: its comparison is missing, or does not match its digest")
         return False
     try:
         demand = Demand(str(step.get("demand")))
@@ -57,10 +57,10 @@ def _check(
         found.wrong.append(f"{what}: {error.message}")
         return False
     except (KeyError, ValueError) as error:
-        found.wrong.append(f"{what}: the step lacks what it is drawn from: {error}")
+        found.wrong.append(f"{what}: the step lacks an input of its verdict: {error}")
         return False
     if str(verdict) != step.get("verdict") or words not in str(step.get("detail")):
-        found.wrong.append(f"{what}: the runs give {verdict} ({words}), and {step.get('verdict')} is written")
+        found.wrong.append(f"{what}: the runs give {verdict} ({words}), but {step.get('verdict')} is recorded")
         return False
     return True
 

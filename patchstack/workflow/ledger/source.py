@@ -93,10 +93,10 @@ def check_builds(
 def _check_commit(candidate: Candidate, patch: LockedPatch, parent: str, found: Findings) -> None:
     what = f"commit {candidate.commit[:12]}"
     if not patch.object:
-        found.asserted.append(f"{what}: its tree (the lock does not hold the commit)")
+        found.asserted.append(f"{what}: its tree (the lock lacks the commit)")
         return
     if object_id("commit", patch.object) != candidate.commit:
-        found.wrong.append(f"{what}: the commit in the lock is a different one")
+        found.wrong.append(f"{what}: the lock has a different commit")
         return
     try:
         commit: Commit = parse_commit(candidate.commit, patch.object)

@@ -104,7 +104,7 @@ def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[st
             found.wrong.append(f"record {str(digest)[:12]} {error.message}")
             continue
         if record.key != key:
-            found.wrong.append(f"record {str(digest)[:12]} is of the key {record.key[:12]}, not {str(key)[:12]}")
+            found.wrong.append(f"record {str(digest)[:12]} has the key {record.key[:12]}, not {str(key)[:12]}")
             continue
         records[str(key)] = record
     if records:
@@ -150,7 +150,7 @@ def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findi
     `found`."""
     content = kept.outputs.read(str(named.get("sha256")), _size(named.get("size")))
     if content is None or carried_name(content) != named.get("name"):
-        found.wrong.append(f"the suite {named.get('name')} is missing, or is not of its digest")
+        found.wrong.append(f"the suite {named.get('name')} is missing, or does not match its digest")
         return None
     place.mkdir()
     try:
@@ -174,7 +174,7 @@ def check_verdicts(given: Material, found: Findings) -> None:
             step = given.steps.get((which, gate.name))
             if step is None:
                 if given.decision.outcome is Outcome.ACCEPTED:
-                    found.wrong.append(f"gate {gate.name} ({which}) has no verdict, and the suite asks for it")
+                    found.wrong.append(f"gate {gate.name} ({which}) has no verdict, but the suite requires it")
                 continue
             drawn += _check_gate(given, gate, which, step, found)
     known = {(which, gate.name) for gate in given.known_gates for which in PHASES}
@@ -228,7 +228,7 @@ def check_step(
         step.get("expected"),
         step.get("kind"),
     ):
-        wrong.append(f"{what}: the outputs give {judgement.actual}, and {step.get('actual')} is written")
+        wrong.append(f"{what}: the outputs give {judgement.actual}, but {step.get('actual')} is recorded")
     elif _LOST.sub("", reason) != (detail := _LOST.sub("", str(step.get("detail")))):
         if given.decision.evidence.get("patchstack") == __version__:
             wrong.append(f"{what}: the outputs give another reason than {detail[:200]}: {reason[:200]}")

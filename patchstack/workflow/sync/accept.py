@@ -149,7 +149,7 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
         _give_way(fork, state, there)
     elif there:
         raise BranchInTheWay(
-            f"the fork {fork.name} has another branch {state.branch} by now, at {there[:12]}",
+            f"the fork {fork.name} already has a different branch {state.branch}, at {there[:12]}",
             hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then --accept again",
         )
     git.checked(

@@ -49,8 +49,8 @@ ProvingOf = Callable[[], AbstractContextManager[Proving]]
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
-    """Return the checks of an earlier `--accept` that they stopped, or that was killed during them: `verdict` (None
-    while there is none) and `steps`. None if no accept was started, or if the branch changed since then."""
+    """Return the checks of an earlier `--accept` that failed or was killed: `verdict` (None before the end) and
+    `steps`. None if no accept was started, or if the branch changed since then."""
     if state.phase is not Phase.READY or state.report is None:
         return None
     found: Mapping[str, Any] | None = state.report.get("checks")
@@ -151,17 +151,17 @@ def _refusal(work: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> Pa
         return SyncDoesNotHold(
             f"the pin does not move: {bad[0].name} {bad[0].detail}",
             problems=bad[0].evidence["last"],
-            hint=f"all it printed is in {bad[0].evidence['log']}; {again} takes it up again",
+            hint=f"its whole output is in {bad[0].evidence['log']}; {again} continues",
         )
     problems = [f"{step.verdict} {step.name}: {step.detail}" for step in bad]
     if verdict is Verdict.FAIL:
         return SyncDoesNotHold(
             f"the pin does not move: suite {work.config.sync_suite} does not hold on the new branch",
             problems=problems,
-            hint=f"--drop N --why TEXT leaves a patch out, --abort aborts the sync; {again} asks the suite again",
+            hint=f"--drop N --why TEXT leaves a patch out, --abort aborts the sync; {again} runs the suite again",
         )
     return NotJudged(
         f"the pin does not move: suite {work.config.sync_suite} could not be judged",
         problems=problems,
-        hint=f"{again} asks again: what is known is not run again",
+        hint=f"{again} judges it again; known results are not run again",
     )

@@ -163,12 +163,12 @@ def document(collisions: Iterable[Collision]) -> list[Mapping[str, object]]:
 
 
 def _led(old: str, new: str) -> str:
-    return f"the patch makes it as {old}, whose directory upstream renamed: git add it here, or git mv it elsewhere"
+    return f"the patch creates it as {old}, whose directory upstream renamed: git add it here, or git mv it elsewhere"
 
 
 def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
     if stages == {1, 3} and not at_pin:
-        return "the patch changes it, but nothing made it"
+        return "the patch changes it, but nothing created it"
     if stages == {1, 3}:
         return (
             f"upstream renamed it to {moved_to}, the patch changes it"
@@ -178,7 +178,7 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
     if stages == {1, 2}:
         return "the patch removes it, upstream changed it"
     if stages == {2, 3}:
-        return "both make it, each in its own way"
+        return "both create it, with different contents"
     if stages == {1, 2, 3}:
         return "both change the same lines"
     return "one side renamed what the other changed"

@@ -56,7 +56,7 @@ def _plain(path: Path) -> bool:
 
 
 def _keep(record: Path, before: bytes, after: bytes) -> None:
-    """Write a resolution to a record: replace an older one of the same conflict, else add it to those of others."""
+    """Write a resolution to a record: replace an older one of the same conflict, else add a new record."""
     variant = ""
     number = 0
     while (record / f"preimage{variant}").is_file():

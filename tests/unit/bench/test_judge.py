@@ -14,7 +14,7 @@ GUARD = Row(name="prefill 32", primary=False)
 
 
 def pairs(count: int, seed: int = 1, noise: float = 0.004, **effects: float) -> list[Pair]:
-    """Pairs of rows with these effects, as percentages by the row's first word."""
+    """Return pairs of rows with these effects, as percentages by the row's first word."""
     chance = random.Random(seed)
     names = {"decode": ROW.name, "prefill": GUARD.name}
     return [
@@ -109,7 +109,7 @@ def test_a_fifth_of_the_pairs_may_be_thrown_away_and_no_more() -> None:
     many = [replace(pair, thrown="company") if i % 2 == 0 else pair for i, pair in enumerate(ran)]
     found = judged(many)
     assert found.outcome is Outcome.INVALID
-    assert found.reason == "10 of 19 pairs were thrown away: the machine was not calm"
+    assert found.reason == "10 of 19 pairs were thrown away: the machine was disturbed"
 
 
 def test_what_was_thrown_away_changes_no_figure() -> None:

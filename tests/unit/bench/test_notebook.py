@@ -51,7 +51,7 @@ def test_the_gains_of_graphs_over_the_streams(off: float, on: float, percent: fl
 
 
 def judged(ratios: list[float], *, margin: float = 0.01, demand: Demand | None = None) -> Judged:
-    """The judge's answer to these ratios B/A, with coins that alternate."""
+    """Return the judge's answer to these ratios B/A, with alternating coins."""
     pairs = [Pair(coin=1 if i % 2 else -1, ratios={"row": math.log(ratio)}) for i, ratio in enumerate(ratios)]
     return judge([Row(name="row", margin=margin)], Rule(most=len(ratios), demand=demand), pairs)
 
@@ -69,7 +69,7 @@ def test_two_repetitions_of_min32_show_no_difference() -> None:
 
 
 def test_phase_5_a_maintenance_gain_of_half_a_percent_is_rejected() -> None:
-    """+0.4% and +0.6% against a threshold of 1%: as it was decided, once enough pairs say so."""
+    """+0.4% and +0.6% against a threshold of 1%: as the notebook decided, once enough pairs show it."""
     found = judged([1.004, 1.006] * 12)
     assert found.outcome is Outcome.REJECT
     assert found.reason == "not worth a patch: row is below +1%"
@@ -158,7 +158,7 @@ RATIOS = """
 
 
 def compared(ours: str, theirs: str, better: str) -> float:
-    """How many times as fast ours is, from the pair of figures, as a comparison takes it."""
+    """Return how many times as fast ours is, from the pair of figures, in the form for a comparison."""
     side = PlanSide(label="", key=None, directory="", programs="", env={})
     row = PlanRow(name="rate", primary=True, margin=0.01, guard_margin=0.03)
     plan = a_plan(side, side, workload=quick(better=better), rows=[row])

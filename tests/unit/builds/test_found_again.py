@@ -1,4 +1,4 @@
-"""A build that is found: which of its proofs are tried again, and that finding it starts nothing."""
+"""A known build: which of its proofs are tried again, and that finding it starts nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored(store: Store, **verdicts: str) -> Stored:
 
 @pytest.fixture
 def proven(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is asked of `prove`, which finds that everything holds now but PTX."""
+    """Replace `prove`: every proof holds now, except PTX."""
     asked: list[Any] = []
 
     def prove(directory: Path, claim: object, **how: object) -> tuple[Proof, ...]:

@@ -1,4 +1,4 @@
-"""A bound on time, which stops a search of `re` that would go on for ever."""
+"""A time limit stops a search of `re` that would never end."""
 
 from __future__ import annotations
 

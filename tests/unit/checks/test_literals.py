@@ -1,4 +1,4 @@
-"""Texts that a pattern needs: whatever it matches has one of them."""
+"""Texts that a pattern needs: every match has one of them."""
 
 from __future__ import annotations
 

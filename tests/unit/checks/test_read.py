@@ -50,7 +50,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         ("name: a, patch: 1, pattern: x", "kind is missing"),
         ("name: a, kind: present, pattern: x", "the number of a patch, or series"),
         ("name: a, kind: present, pattern: x, patch: 1.5", "the number of a patch, or series"),
-        ("name: a, kind: present, pattern: x, patch: series, at: patch", "has no patch to look at the tree after"),
+        ("name: a, kind: present, pattern: x, patch: series, at: patch", "has no patch whose tree it could judge"),
         ("name: a, kind: present, pattern: x, patch: 1, at: pin", "'pin' is none of patch, series, upstream"),
         ("name: a, kind: present, pattern: x, patch: 1, files: []", "globs of files"),
         ("name: a, kind: present, pattern: x, patch: 1, time: soon", "'soon' is not a time"),

@@ -1,4 +1,4 @@
-"""Which files of a tree are selected: by globs, as one by one would."""
+"""The selected files of a tree: the same as by comparing each file with each glob."""
 
 from __future__ import annotations
 

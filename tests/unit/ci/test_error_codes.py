@@ -29,7 +29,7 @@ RAISES = "from patchstack.causes import BadValue\n\n\ndef f(x):\n    raise BadVa
 
 
 def checked(root: Path, raises: str = RAISES, page: str = ENTRY, causes: str = CAUSES) -> tuple[int, str, str]:
-    """The exit status, the complaints, and the page that was written."""
+    """Return the exit status, the complaints, and the written page."""
     for name in ("error_codes.py", "document.py"):
         (root / "ci").mkdir(exist_ok=True)
         shutil.copy(ROOT / "ci" / name, root / "ci" / name)

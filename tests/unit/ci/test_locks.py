@@ -15,12 +15,12 @@ BUILDING = ("docker", "build", "cuda")
 
 
 def plain(name: str) -> str:
-    """A name as PyPI compares it."""
+    """Return a name in the form that PyPI compares."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def locked(name: str) -> dict[str, tuple[str, list[str]]]:
-    """The packages of a lock: version and hashes."""
+    """Return the packages of a lock, with version and hashes."""
     found: dict[str, tuple[str, list[str]]] = {}
     text = (ROOT / "ci" / "requirements" / name).read_text("utf-8").replace("\\\n", " ")
     for line in text.splitlines():
@@ -64,7 +64,7 @@ def test_every_package_has_hashes_and_the_version_that_is_tested(name: str) -> N
     assert lock
     for package, (version, hashes) in lock.items():
         assert hashes, package
-        if package not in ("colorama", "pywin32"):  # for Windows alone, where nothing is tested
+        if package not in ("colorama", "pywin32"):  # only for Windows, which has no tests
             assert tested.get(package) == version, f"{package}: {version} locked, {tested.get(package)} tested"
 
 

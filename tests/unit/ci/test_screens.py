@@ -1,4 +1,4 @@
-"""Where console blocks come from: every one is typed, recorded or an example, and what may differ is left out alone."""
+"""The sources of console blocks: each is typed, recorded or an example, and only variable parts are ignored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCREENS = _screens()
 
 
 def complaints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, **records: str) -> list[str]:
-    """What is wrong with a page, beside these records."""
+    """Return the problems of a page, with these records."""
     monkeypatch.setattr(SCREENS, "ROOT", tmp_path)
     monkeypatch.setattr(SCREENS, "RECORDS", tmp_path / "recorded")
     (tmp_path / "recorded").mkdir()
@@ -144,7 +144,7 @@ def test_options_of_a_run() -> None:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> object:
-    """Somebody in an empty home directory."""
+    """Return a reader in an empty home directory."""
     (tmp_path / "home").mkdir()
     return SCREENS.Reader(home=tmp_path / "home")
 

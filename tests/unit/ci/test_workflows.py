@@ -36,7 +36,7 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def uses(path: Path) -> list[str]:
-    """Every `uses:` as it is written, with its comment."""
+    """Yield every `uses:` with its comment."""
     return re.findall(r"(?m)^\s*(?:- )?uses: (.*)$", path.read_text("utf-8"))
 
 
@@ -66,7 +66,7 @@ def test_nothing_is_granted_at_the_top_and_each_grant_says_why(path: Path) -> No
 @by_name
 def test_a_job_that_may_write_runs_nothing_of_the_repository(path: Path) -> None:
     if path.name == "fork-mirror.yml":
-        return  # the one that pushes a branch; what it runs is in the file itself
+        return  # this one pushes a branch; its code is in the file itself
     for name, job in jobs(path).items():
         rights = {scope for scope, right in job["permissions"].items() if right == "write"}
         if rights and "uses" not in job:
@@ -137,7 +137,7 @@ def test_no_secret_is_named(path: Path) -> None:
 @by_name
 def test_foreign_text_of_an_event_is_read_nowhere(path: Path) -> None:
     said = re.findall(r"github\.(?:event\.[\w.]+|head_ref|actor)", path.read_text("utf-8"))
-    # The default branch is named by who owns the repository, and by no event.
+    # The owner of the repository names the default branch, and no event does.
     known = {"github.event.pull_request.number", "github.event.pull_request.head.repo.full_name"}
     assert set(said) <= known | {"github.event.repository.default_branch"}
 

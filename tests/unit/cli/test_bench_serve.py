@@ -1,4 +1,4 @@
-"""`patchstack bench serve`, against a scripted server: documents, screens, exits, and the words of what is refused."""
+"""`patchstack bench serve`, against a scripted server: documents, screens, exit codes, and the messages of refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Bench = Callable[..., Ran]
 
 @pytest.fixture
 def bench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Runs a bench command."""
+    """Return a function that runs a bench command."""
 
     def run(*args: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["bench", *args])
@@ -44,7 +44,7 @@ def test_a_run_gives_a_document_a_record_and_its_exit(bench: Bench, tmp_path: Pa
         ran = bench("serve", "--url", server.url, "--model", "scripted", *load, "--json")
     document: dict[str, Any] = ran.document
     assert ran.code == (0 if document["valid"] else 4), ran
-    assert not [one for one in document["problems"] if "bottleneck" not in one]  # a busy machine may make it so
+    assert not [one for one in document["problems"] if "bottleneck" not in one]  # possible on a busy machine
     assert (document["tokens"], document["prompt"], document["answered"]) == (60, 16, 2)
     assert document["counters"]["agree"] is True and document["marks"] == []
     assert document["ttft_ms"]["n"] == 2 and document["ttft_ms"]["p99"] is None

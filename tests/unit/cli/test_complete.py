@@ -1,4 +1,4 @@
-"""Shell completion: values of the nearest workspace, and silence about everything that is wrong."""
+"""Shell completion: values of the nearest workspace, and no output if anything is wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DECISION = "80453ca56b69f8213546fb17916edb4ef18b01b5"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A workspace with two series, a variant, two suites and a decision."""
+    """Make a workspace with two series, a variant, two suites and a decision."""
     (tmp_path / "patchstack.yaml").write_text(WORKSPACE % ("a" * 40, "b" * 40))
     for directory, files in (("patches", ("0001-one.patch", "0007-seven.patch")), ("more", ("0012-twelve.patch",))):
         (tmp_path / directory).mkdir()

@@ -12,13 +12,13 @@ from tests.support.gguf_header import Shape, hybrid_35b, write_shape
 
 @pytest.fixture
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The shape of a hybrid of experts: apart from what is watched for changes, for its hole has 20 GB."""
+    """Return the shape of a hybrid of experts. It is outside the watched directories, because its hole has 20 GB."""
     return str(write_shape(tmp_path_factory.mktemp("model") / "model.gguf", *hybrid_35b(vocab=1000)))
 
 
 @pytest.fixture
 def unknown(tmp_path: Path) -> str:
-    """A model of an architecture that is not known."""
+    """Return a model of an unknown architecture."""
     keys = {"general.architecture": "newest", "newest.vocab_size": 8}
     return str(write_shape(tmp_path / "unknown.gguf", keys, [Shape("blk.0.attn_q.weight", (32, 2), "q8_0")]))  # type: ignore[arg-type]  # text and numbers
 

@@ -22,7 +22,7 @@ Gate = Callable[..., Ran]
 
 @pytest.fixture
 def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """Runs one gate's command on the programs of `bin` here, with a model."""
+    """Run one gate's command on the programs of `bin`, with a model."""
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
 
     def run(kind: str, *options: str) -> Ran:
@@ -62,7 +62,7 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
         (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: written as NAME=VALUE"),
         (("--runs", "0"), "--runs: 0 is not from 1 to 1000"),
         (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
-        (("--arg=--no-perf",), "--arg: --no-perf takes away the line"),
+        (("--arg=--no-perf",), "--arg: --no-perf would remove the line"),
         (("--arg=-ngl", "--arg=0"), "--arg: -ngl is --gpu-layers"),
         (("--arg=--ctx-size=9",), "--arg: --ctx-size is --context"),
         (("--sentinel", "none"), "--sentinel: none: a text that may be cut short is not a transcript"),
@@ -147,7 +147,7 @@ def test_a_program_that_prints_no_last_line_says_so(gate: Gate, tmp_path: Path) 
     asked = ("command", "--program", "llama-completion", "--arg", "--version", "--must", "^version: ")
     lost = gate(*asked)
     assert lost.code == 4
-    assert "sentinel names another, or is none where it prints no such line" in lost.stdout
+    assert "sentinel: names it, or is none if it prints no such line" in lost.stdout
     assert gate(*asked, "--sentinel", "none").code == 0
     assert gate(*asked, "--sentinel", "^version").code == 0
 

@@ -1,4 +1,4 @@
-"""`gate tokens` and `gate rollback` alone, on a server that is no more than its answers."""
+"""`gate tokens` and `gate rollback` alone, on a server with prepared answers."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CALM = ("--allow", "containers", "--allow", "cpu-load")
 
 @pytest.fixture
 def gpu(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """Runs `patchstack gpu` with a lock of its own, on a machine with an idle H200."""
+    """Run `patchstack gpu` with a separate lock, on a machine with an idle H200."""
     monkeypatch.setenv("PATH", smi.install(tmp_path / "bin", smi.H200)["PATH"])
     app = typer.Typer(pretty_exceptions_enable=False)
     app.add_typer(gpu_app, name="gpu")

@@ -1,4 +1,4 @@
-"""`patchstack lint` as people and programs meet it: table, line, document, exit codes, configuration."""
+"""`patchstack lint`: table, line, document, exit codes, configuration."""
 
 from __future__ import annotations
 

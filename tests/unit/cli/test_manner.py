@@ -1,4 +1,4 @@
-"""-q, -v and --color: before the name of a command and after it, for every command, and no value is taken for them."""
+"""-q, -v and --color, before and after the name of every command; a value of another option is never read as one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.terminal import on_terminal
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """A fork with its series, in a workspace."""
+    """Return a fork with its series, in a workspace."""
     found = a_fork(tmp_path)
     (tmp_path / "patchstack.yaml").write_text(
         f"series:\n  product: {{patches: patches, upstream: upstream, pin: {found.pin}, expect: lock}}\n"
@@ -25,7 +25,7 @@ def fork(tmp_path: Path) -> Fork:
 
 
 def commands() -> list[tuple[str, Any]]:
-    """Every command with its words, groups too, as a command line loads them."""
+    """Yield every command and group with its words, as a command line loads them."""
 
     def below(words: list[str], group: Any) -> list[tuple[str, Any]]:
         found = []
@@ -60,7 +60,7 @@ def test_every_command_takes_them_once_and_its_help_does_not_repeat_them() -> No
 )
 def test_quiet_leaves_results_alone(fork: Fork, run_cli: RunCli, arguments: tuple[str, ...]) -> None:
     loud = run_cli("verify", "--apply-only", "--upstream", "fork")
-    assert loud.stderr == "note: product: upstream is fork this once, not ./upstream\n"
+    assert loud.stderr == "note: product: upstream is fork for this command, not ./upstream\n"
     ran = run_cli(*arguments, "--upstream", "fork")
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout == loud.stdout

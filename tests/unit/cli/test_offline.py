@@ -1,5 +1,5 @@
-"""Without a network: what came once serves again, and what cannot be had names what to do. A clone of the fork serves
-as upstream only if it is asked to."""
+"""Without a network: fetched objects are used again, and errors about missing ones say what to do. A clone of the fork
+is the upstream only on request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.conftest import Places, RunCli
 from tests.support.builders import Fork, a_fork, run_git
 
 LINT, APPLY, CANARY = ("lint",), ("verify", "--apply-only"), ("canary",)
-CLONE = "take the clone that is here as upstream this once: --upstream ./fork"
+CLONE = "use the local clone as upstream for this command: --upstream ./fork"
 
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """A workspace whose upstream is a URL and whose fork is a clone here."""
+    """Return a workspace whose upstream is a URL and whose fork is a local clone."""
     found = a_fork(tmp_path)
     workspace(found, f"file://{found.upstream.path}")
     return found

@@ -20,7 +20,7 @@ BODY = "It was slow.\n\nSwitch: LLAMA_KV_PAGED\nDefault: off\nGates: ops, transc
 
 @pytest.fixture
 def patchstack(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> RunCli:
-    """`run_cli` with show alone; it fails where anything is written."""
+    """Run `patchstack show`; the test fails if it writes anything."""
     small = typer.Typer(pretty_exceptions_enable=False)
     small.callback()(lambda: None)
     small.command("show")(show_command)
@@ -37,7 +37,7 @@ def workspace(fork: Fork, extra: str = "") -> None:
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """Two patches, the second with trailers."""
+    """Return a fork of two patches, the second with trailers."""
     fork = a_fork(tmp_path, 1)
     changes = {"src/kernel.cu": numbered(300, {10: "changed by commit 1", 100: "paged"}), "src/own.h": "x\n"}
     fork.commits.append(fork.repo.commit("Page it", changes, body=BODY))

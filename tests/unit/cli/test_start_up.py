@@ -17,7 +17,7 @@ HEAVY = ("pygit2", "rich", "ruamel", "git", "email", "ssl", "concurrent", "platf
 
 
 def imported(statement: str) -> list[str]:
-    """Those of the heavy modules that a fresh interpreter has after a statement."""
+    """Return the heavy modules that a new interpreter has imported after a statement."""
     code = f"import sys\n{statement}\nprint(*(name for name in {HEAVY!r} if name in sys.modules))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)

@@ -14,7 +14,8 @@ LIMIT = 25
 
 
 def commands(source: str) -> Iterator[tuple[str, int]]:
-    """The functions of a module that Typer makes commands of, each with the lines of its body, docstring aside."""
+    """Return the functions of a module that Typer makes commands of, with the lines of their bodies without
+    docstrings."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.FunctionDef):
             continue

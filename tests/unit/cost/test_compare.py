@@ -57,7 +57,7 @@ def test_prefill_is_the_larger_of_bytes_and_operations(tmp_path: Path) -> None:
     slow = {"int8": 1e13, "fp16": 1e13, "fp32": 1e13}
     (bound,) = prefill_floors(work, 512, 273e9, slow)
     assert bound.seconds == bound.compute
-    # Two operations a weight and token, but for the table of embeddings and all but one row of the head.
+    # Two operations for each weight and token, except for the embedding table and all rows of the head but one.
     weights = sum(one.tensor.elements for one in work.placed if len(one.tensor.shape) > 1 and not one.rows)
     head = 5120 * 151936
     assert bound.operations["int8"] == pytest.approx(2 * 512 * (weights - head) + 2 * head)

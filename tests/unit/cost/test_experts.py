@@ -15,7 +15,7 @@ from tests.support.gguf_header import Shape, header_bytes, hybrid_35b, qwen3_32b
 
 
 def drawn(experts: int, used: int, tokens: int, weights: list[float] | None, batches: int = 10_000) -> float:
-    """The mean of distinct experts over batches. With weights, each expert is chosen on its own with its share."""
+    """Return the mean number of distinct experts over batches. With weights, each expert is chosen independently."""
     draw = random.Random(7)
     total = 0
     for _ in range(batches):
@@ -48,7 +48,7 @@ def test_the_ends_of_the_scale(tokens: float, expected: float) -> None:
 
 
 def imatrix(path: Path, counts: list[float], tensor: str = "blk.0.ffn_gate_exps.weight", kind: str = "imatrix") -> Path:
-    """A file as llama-imatrix writes it, with the counts of one tensor."""
+    """Write a file like llama-imatrix, with the counts of one tensor."""
     shapes = [Shape(f"{tensor}.counts", (1, len(counts)))]
     header = header_bytes({"general.type": kind}, shapes)
     path.write_bytes(header + struct.pack(f"<{len(counts)}f", *counts) + bytes(32))
@@ -57,7 +57,7 @@ def imatrix(path: Path, counts: list[float], tensor: str = "blk.0.ffn_gate_exps.
 
 @pytest.fixture
 def model(tmp_path: Path) -> Model:
-    """A mixture of 256 experts, 8 used."""
+    """Return a mixture of 256 experts, 8 used."""
     return read_model(write_shape(tmp_path / "model.gguf", *hybrid_35b(vocab=600)))
 
 
@@ -75,8 +75,8 @@ def test_counts_become_shares_that_sum_to_the_experts_used(tmp_path: Path, model
         ([1.0] * 256, "blk.0.ffn_gate_exps.weight", "model", "is not an imatrix"),
         ([1.0] * 8, "blk.0.ffn_gate_exps.weight", "imatrix", "has 8 experts, model.gguf has 256"),
         ([1.0] * 256, "blk.77.ffn_gate_exps.weight", "imatrix", "is of a tensor that model.gguf does not have"),
-        ([0.0] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has counts that are none"),
-        ([float("nan")] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has counts that are none"),
+        ([0.0] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has invalid counts"),
+        ([float("nan")] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has invalid counts"),
         ([1.0], "blk.0.attn_q.weight", "imatrix", "has no counts of experts"),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_head_is_at_76_and_78_percent_not_at_72(tmp_path: Path) -> None:
         found = compare_part(work, f"head={measured}ms", GB10)
         assert found.share == pytest.approx(share, abs=0.0006)
         assert found.verdict is Verdict.PASS
-    # With the vocabulary that the notebook took for granted it would be 8.7 ms and 72%: neither is right.
+    # With the vocabulary that the notebook assumed it would be 8.7 ms and 72%: both are wrong.
     assert pytest.approx(8.7e-3, rel=0.01) == 2.37e9 / GB10
     assert floor > 8.7e-3
 

@@ -1,4 +1,4 @@
-"""Headers: read as `gguf` reads them, and refused in words when they are damaged."""
+"""Headers: read as `gguf` reads them, and refused with a message if they are damaged."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_header_with_248320_tokens_takes_a_fifth_of_a_second_and_60_mb(tmp_pat
         times.append(time.process_time() - start)
     assert model.vocabulary == 248_320
     assert len(model.tensors) == 753
-    assert min(times) <= 0.2  # of the processor's time: others use this machine too
+    assert min(times) <= 0.2  # of CPU time, because other programs use this machine too
     tracemalloc.start()
     read_model(path)
     _, most = tracemalloc.get_traced_memory()
@@ -106,7 +106,7 @@ def test_every_prefix_of_a_file_is_refused_in_words(tmp_path: Path) -> None:
 
 
 def damaged(seed: int, whole: bytes) -> bytes:
-    """A file with a few bytes changed, a count made huge, a piece left out or doubled."""
+    """Draw a file with a few changed bytes, a huge count, or a removed or duplicated piece."""
     draw = random.Random(seed)
     data = bytearray(whole)
     for _ in range(draw.randint(1, 4)):
@@ -134,7 +134,7 @@ def test_a_thousand_damaged_headers_give_no_traceback_and_take_no_memory(tmp_pat
     for seed in range(1000):
         path.write_bytes(damaged(seed, whole))
         with path.open("ab") as file:
-            file.truncate(6 << 30)  # what a header promises may be there
+            file.truncate(6 << 30)  # the file may have the tensors that its header names
         try:
             model = read_model(path)
             place(model)
@@ -203,7 +203,7 @@ def test_an_architecture_that_is_not_known_has_weights_but_no_memory(tmp_path: P
 
 
 def shards(directory: Path, count: int = 3) -> list[Path]:
-    """A model in several files."""
+    """Write a model in several files."""
     found = []
     for number in range(count):
         keys = {"split.no": number, "split.count": count, "split.tensors.count": count}

@@ -17,7 +17,7 @@ OPTIONS = ("-c", "4096", "-np", "2")
 
 
 def described(architecture: str, **more: Value) -> dict[str, Value]:
-    """Keys of a model of 8 layers."""
+    """Return the keys of a model of 8 layers."""
     found: dict[str, Value] = {
         "block_count": 8,
         "context_length": 32768,

@@ -50,7 +50,7 @@ def test_options_that_are_not_understood_are_named_with_their_value() -> None:
         ("-c -5", "-c -5: a context of 0 (the model's own) or more"),
         ("-np 0", "-np 0: 1 to 256 slots, or -1 for 4"),
         ("-np 300", "-np 300: 1 to 256 slots, or -1 for 4"),
-        ("-ctk q4_K", "-ctk q4_K: no cache type; it is one of f32, f16"),
+        ("-ctk q4_K", "-ctk q4_K: not a cache type; use one of f32, f16"),
         ("-fa maybe", "-fa maybe: neither on nor off nor auto"),
         ("-cms -1", "-cms -1: 0 tokens or more"),
         ("--spec-type magic", "--spec-type magic: one of draft-eagle3"),

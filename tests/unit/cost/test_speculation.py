@@ -1,4 +1,4 @@
-"""What a decode step costs when tokens are drafted: by a draft model, by the model's own block, by n-grams."""
+"""The cost of a decode step with drafted tokens: by a draft model, by the model's own block, by n-grams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_draft_model_runs_a_step_for_each_drafted_token_and_one_for_the_whole_
     assert work.draft is not None
     alone = decode_floor(work.draft, 4, 512, 1.0)
     head = 1024 * 64 * 2
-    # Keys and values of its one layer: 8 heads of 8 elements each, in f16. Later steps read a token more.
+    # Keys and values of its one layer: 8 heads of 8 elements each, in f16. Later steps read one more token.
     token = 2 * 8 * 8 * 2
     drafted = 5 * alone.bytes + 4 * token * (0 + 1 + 2 + 3 + 4)
     batch = alone.bytes - head + 4 * 5 * token
@@ -54,7 +54,7 @@ def test_the_state_of_a_recurrent_draft_model_is_read_and_written_in_every_step(
     fewer, more = (draft_bytes(work, count, 2, 0) for count in (3, 4))
     assert more - fewer == pytest.approx(
         decode_floor(work, 2, 3, 1.0).bytes + 2 * 32 * 2 * 2
-    )  # a token more in the batch
+    )  # one more token in the batch
     assert more > 2 * 2 * 5 * work.layout.state_bytes
 
 

@@ -19,7 +19,7 @@ from tests.support.gguf_header import Shape, header_bytes
 
 
 def model_with(path: Path, decays: list[float], biases: list[float]) -> tuple[Model, Layout]:
-    """A model of one recurrent layer with these heads."""
+    """Return a model of one recurrent layer with these heads."""
     keys, _ = recurrent_alone(1, len(decays), 8)
     shapes = [Shape("blk.0.ssm_a", (len(decays),)), Shape("blk.0.ssm_dt.bias", (len(biases),))]
     data = b"".join(
@@ -71,7 +71,7 @@ def test_what_does_not_decay_is_an_error(tmp_path: Path, decay: float) -> None:
 
 def test_a_bias_of_other_length_does_not_go_with_it(tmp_path: Path) -> None:
     model, layout = model_with(tmp_path / "model.gguf", [-1.0, -1.0], [0.0])
-    with pytest.raises(UsageError, match=r"blk\.0\.ssm_dt\.bias does not go with blk\.0\.ssm_a"):
+    with pytest.raises(UsageError, match=r"blk\.0\.ssm_dt\.bias does not match blk\.0\.ssm_a"):
         memory_lengths(model, layout)
 
 

@@ -1,4 +1,4 @@
-"""Trees as tar streams: files of any size without holding them, and bounds on what is taken."""
+"""Trees as tar streams: files of any size in little memory, and limits on unpacked content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = Bounds(size=1 << 40, entries=1000)
 
 
 def sparse(path: Path, size: int) -> Path:
-    """A file that takes no room on the disk."""
+    """Return a file that takes no space on the disk."""
     with path.open("wb") as file:
         file.write(b"head")
         file.truncate(size)

@@ -1,4 +1,4 @@
-"""A job of the host engine sees no process but its own: not the environment of those that started it."""
+"""A job of the host engine sees only its own processes, and not the environment of its ancestors."""
 
 from __future__ import annotations
 

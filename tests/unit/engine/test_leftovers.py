@@ -1,4 +1,4 @@
-"""Which volumes a sweep removes. tests/unit/builds/run/test_work_volume.py has whose they may be."""
+"""The volumes that a sweep removes. tests/unit/builds/run/test_work_volume.py tests their owners."""
 
 from __future__ import annotations
 

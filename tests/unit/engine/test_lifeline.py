@@ -1,4 +1,4 @@
-"""The trailer that a container's output ends with, however it is cut up."""
+"""The trailer at the end of a container's output, for all chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: one file a decision, named by its content, found again by words and by likeness."""
+"""The ledger: one file a decision, named by its content, found by words and by similarity."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_file_that_was_edited_is_not_what_its_name_says(tmp_path: Path) -> Non
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError) as error:
         ledger.read()
-    assert error.value.problems == (f"{path}: its content is not what it was named by",)
+    assert error.value.problems == (f"{path}: its content does not match its name",)
 
 
 def test_an_id_that_names_none_or_several_is_refused(tmp_path: Path) -> None:

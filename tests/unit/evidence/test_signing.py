@@ -151,7 +151,7 @@ def test_a_key_that_does_not_sign_is_refused(ledger: Ledger, tmp_path: Path) -> 
 
 def test_a_decision_of_format_1_is_not_signed(ledger: Ledger, tmp_path: Path) -> None:
     old = a_decision(format=1)
-    with pytest.raises(UsageError, match="is of format 1: it does not hold the digests of its evidence"):
+    with pytest.raises(UsageError, match="is of format 1: it lacks the digests of its evidence"):
         sign(old, ledger.directory, a_key(tmp_path, "ada"))
 
 

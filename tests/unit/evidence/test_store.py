@@ -60,7 +60,7 @@ def test_the_order_of_a_mapping_does_not_change_the_key() -> None:
 def a_record(**blobs: bytes) -> Record:
     ingredients = INGREDIENTS.document()
     facts = {"code": 0}
-    # As JSON gives them back: there, a tuple is a list.
+    # As JSON returns them: a tuple becomes a list.
     plain = json.loads(json.dumps(ingredients))
     return Record(
         key=observation_key(INGREDIENTS),
@@ -165,7 +165,7 @@ def test_a_record_of_format_1_is_listed_and_held_against_its_digests(tmp_path: P
     assert list(evidence.old_keys()) == ["a" * 64]
     assert evidence.old_problem("a" * 64) is None
     path.write_text(json.dumps(document).replace("hello", "hullo"))
-    assert evidence.old_problem("a" * 64) == "has a o that is not of its digest"
+    assert evidence.old_problem("a" * 64) == "has a o that does not match its digest"
     path.write_text("{")
     assert evidence.old_problem("a" * 64) == "is damaged: JSONDecodeError"
     assert list(evidence.digests()) == [], "it is not a record of format 2"

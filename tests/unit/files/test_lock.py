@@ -1,4 +1,4 @@
-"""One at a time: who is refused, who waits and is told for whom, and that a program may hold a lock with us."""
+"""One process at a time: who is refused, who waits and for whom, and that a program may hold a lock with us."""
 
 from __future__ import annotations
 

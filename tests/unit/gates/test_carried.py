@@ -1,4 +1,4 @@
-"""A suite that a decision carries is read as it was read from the workspace file, whatever a forger makes of it."""
+"""A suite in a decision is read like the workspace file, and forged ones are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Spoil = Callable[[dict[str, Any]], object]
 
 
 class Shelf:
-    """Contents by their names, which here are numbers."""
+    """Stored contents by name; here the names are numbers."""
 
     def __init__(self) -> None:
         self.contents: list[bytes] = []
@@ -39,13 +39,13 @@ class Shelf:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
-    """A workspace with a suite of every kind of gate."""
+    """Return a workspace with a suite of every kind of gate."""
     shutil.copytree(DATA / "observation_keys", tmp_path / "w")
     return tmp_path / "w" / "patchstack.yaml"
 
 
 def without_places(suite: Suite) -> list[dict[str, str]]:
-    """The gates of a suite, without their lines and without the paths of models: no model is carried."""
+    """Return the gates of a suite without their lines and the paths of models, which a decision does not have."""
     fields = [one.name for one in dataclasses.fields(suite.gates[0]) if one.name != "line"]
     return [{name: _MODEL.sub("", str(getattr(gate, name))) for name in fields} for gate in suite.gates]
 

@@ -1,4 +1,4 @@
-"""The suite in docs/examples and the entries in the guide can be read, and say what the notebook says."""
+"""The suite in docs/examples and the entries in the guide can be read, and agree with the notebook."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def a_workspace(directory: Path, suites: str = SUITES) -> Path:
 
 @pytest.fixture
 def run(patchstack: Patchstack, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `patchstack gate` in the working directory; gives exit code, stdout and stderr."""
+    """Run `patchstack gate` in the working directory, and return exit code, stdout and stderr."""
 
     def gate(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -1,4 +1,5 @@
-"""A suite on a machine whose GPU cannot be used now: what needs none is run, the rest is not judged, in one report."""
+"""A suite on a machine whose GPU cannot be used now: gates that need no GPU run, the others are INVALID, in one
+report."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ suites:
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace with programs for a GPU, on a machine whose nvidia-smi finds none."""
+    """Return a workspace with programs for a GPU, on a machine whose nvidia-smi finds none."""
     program(tmp_path / "tools", "nvidia-smi", "echo 'No devices were found'; exit 6")
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "patchstack.yaml").write_text(WORKSPACE)
@@ -44,13 +45,13 @@ def test_gates_that_need_no_gpu_are_run_and_the_others_are_not_judged(
     code = patchstack("gate", "run", "plain", "fast", "gpu-ops", "--bin", "bin", "--report", "out", "--json")
     printed = capsys.readouterr()
     assert code == 4
-    assert "error: the machine is not fit to be judged on: " in printed.err
-    assert "hint: wait until it is calm" in printed.err
+    assert "error: results from this machine could not be judged: " in printed.err
+    assert "hint: wait until it is idle" in printed.err
     gates = {one["name"]: one for one in json.loads(printed.out)["gates"]}
     assert gates["plain"]["verdict"] == "PASS", gates["plain"]
     for name in ("fast", "gpu-ops"):
         assert gates[name]["verdict"] == "INVALID"
-        assert gates[name]["reason"].startswith("the machine is not fit to be judged on: ")
+        assert gates[name]["reason"].startswith("results from this machine could not be judged: ")
         assert gates[name]["attempts"] == []
     assert (workspace / "ran").read_text() == "run\n"
     rows = [line.split("\t")[:3] for line in (workspace / "out" / "gate_summary.tsv").read_text().splitlines()]
@@ -72,7 +73,7 @@ def test_a_reference_is_not_taken_on_a_machine_that_is_not_fit(
     workspace: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert patchstack("gate", "record", "gpu-ops", "--bin", "bin", "--why", "new") == 4
-    assert "error: the machine is not fit to be judged on" in capsys.readouterr().err
+    assert "error: results from this machine could not be judged" in capsys.readouterr().err
     assert not (workspace / "ran").exists()
 
 

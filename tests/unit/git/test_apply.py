@@ -44,7 +44,7 @@ B = "one\nx\n"
 
 
 def line_of(text: str, patch: str = PATCH, nth: int = 1) -> int:
-    """The 1-based number of the n-th line of a patch that is so."""
+    """Return the 1-based number of the n-th line of a patch with that text."""
     return [number for number, line in enumerate(patch.split("\n"), 1) if line == text][nth - 1]
 
 

@@ -27,7 +27,7 @@ def workspace(fork: Fork, extra: str = "") -> None:
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """A fork of 20 commits whose series was never written."""
+    """Return a fork of 20 commits whose series was never written."""
     fork = a_fork(tmp_path, 20)
     for path in fork.patches:
         path.unlink()
@@ -37,7 +37,7 @@ def fork(tmp_path: Path) -> Fork:
 
 @pytest.fixture
 def formatted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Formatted]:
-    """The subjects of the commits that git formats, as it does."""
+    """Record the subjects of the commits that git formats."""
     subjects: Formatted = []
     real: Callable[..., object] = formats._write
 

@@ -1,4 +1,5 @@
-"""Patches, locks and workspaces come from strangers: no bytes of theirs may crash us or reach a terminal raw."""
+"""Patches, locks and workspaces are untrusted: none of their bytes may crash patchstack or reach a terminal
+unescaped."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from patchstack.workspace import read_workspace
 from tests.conftest import RunCli
 from tests.support.builders import Fork, a_fork, edited, mail, new_file, write_series
 
-# Pieces of which broken and odd YAML is made.
+# Pieces for broken and unusual YAML.
 PIECES = [
     *(
         "series",
@@ -129,7 +130,7 @@ def test_a_badly_quoted_name_is_no_reason_to_fail(name: str) -> None:
 
 
 def test_a_badly_quoted_name_does_not_hide_what_is_missing(fork: Fork, run_cli: RunCli) -> None:
-    """The paths of all patches are looked at the first time that a content is missing."""
+    """The first missing content makes patchstack read the paths of all patches."""
     write_series(fork.series, {"0003-evil.patch": b'--- "\\N{\n+++ b/x\n'})
     fork.upstream.loose(fork.upstream.blob(fork.pin, "src/kernel.cu")).unlink()
     ran = run_cli("verify", *fork.sources, "--apply-only")

@@ -1,4 +1,4 @@
-"""Edits of a tree in memory against git's own index: the same tree ids, whatever is put and removed."""
+"""Edits of a tree in memory against git's own index: the same tree ids for all edits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Files = dict[str, tuple[int, str]]
 
 
 class Store:
-    """A repository that makes trees with git's index, one process a tree."""
+    """A repository that makes trees with git's index, one process for each tree."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="patchstack-overlay-"))
@@ -44,7 +44,7 @@ class Store:
         return done.stdout.decode().strip()
 
     def tree(self, files: Files) -> str:
-        """The tree of these files, by `git update-index` and `git write-tree`."""
+        """Return the tree of these files, from `git update-index` and `git write-tree`."""
         (self.directory / "index").unlink(missing_ok=True)
         lines = b"".join(
             b"%o %s\t%s\0" % (mode, oid.encode(), os.fsencode(path)) for path, (mode, oid) in files.items()
@@ -71,7 +71,7 @@ def blocked(files: Files, path: str) -> bool:
 
 
 def carried_out(store: Store, overlay: TreeOverlay, files: Files, path: str, put: tuple[int, int] | None) -> None:
-    """One edit, on the overlay and on the plain list of files."""
+    """Apply one edit to the overlay and to the plain list of files."""
     if put is None:
         if path in files:
             overlay.remove(path.encode())
@@ -104,7 +104,7 @@ def test_any_puts_and_removes_give_the_tree_that_git_gives(
     for batch in changes:
         for path, put in batch:
             carried_out(store, overlay, files, path, put)
-        # Written in the middle as well: an overlay must go on from what it wrote.
+        # Also write in the middle: an overlay must continue from a written state.
         tree = overlay.write()
         assert tree == store.tree(files)
         assert dict(overlay.files()) == {path.encode(): entry for path, entry in files.items()}

@@ -1,5 +1,5 @@
-"""Repositories by path and URL; fetching into the cache: at once, after a kill, under a hostile configuration, and
-without giving secrets away."""
+"""Repositories by path and URL; fetching into the cache: concurrently, after a kill, under a hostile configuration, and
+without showing secrets."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ ISOLATED = {
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Call], tuple[list[str], dict[str, str]]]:
-    """The arguments and `GIT_*` variables that git gets of a call, from a caller whose environment is full of them."""
+    """Record the arguments and `GIT_*` variables that git gets in a call, from a caller with many such variables."""
     (tmp_path / "bin").mkdir()
     stub = tmp_path / "bin" / "git"
     stub.write_text(
@@ -100,7 +100,7 @@ def test_only_fetch_gets_what_the_network_needs(
 
 @pytest.fixture
 def clone(tmp_path: Path) -> RepoBuilder:
-    """A repository with a work tree, and a hook that leaves a file where it runs."""
+    """Return a repository with a work tree, and a hook that writes a file in its directory."""
     upstream, _ = an_upstream(tmp_path)
     run_git("checkout", "-q", "main", cwd=upstream.path)
     return upstream

@@ -1,4 +1,4 @@
-"""Temporary repositories go, also those of runs that were killed."""
+"""Temporary repositories are removed, also those of killed runs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ABSENT = "deadbeef" * 5
 
 
 def stored(*repositories: RepoBuilder) -> StoredObjects:
-    """The contents of the repositories."""
+    """Return the contents of the repositories."""
     found = StoredObjects()
     for repo in repositories:
         found.add(repo.path / ".git" / "objects")
@@ -29,7 +29,7 @@ def stored(*repositories: RepoBuilder) -> StoredObjects:
 
 
 def a_repo(tmp_path: Path, name: str = "repo", content: str = "one\n") -> tuple[RepoBuilder, str]:
-    """A repository with one file, and the id of its content."""
+    """Return a repository with one file, and the id of its content."""
     repo = RepoBuilder(tmp_path / name)
     commit = repo.commit("Begin", {"a.c": content})
     return repo, repo.blob(commit, "a.c")
@@ -111,7 +111,7 @@ def test_what_is_no_full_id_is_missing_and_asks_git_nothing(tmp_path: Path, name
 
 
 def test_a_directory_that_is_gone_makes_nothing_damaged(tmp_path: Path) -> None:
-    """git complains of an alternate that does not exist; an object that is missing is still only missing."""
+    """git complains about a missing alternate; a missing object still counts only as missing."""
     repo, blob = a_repo(tmp_path)
     objects = stored(repo)
     objects.add(tmp_path / "gone" / "objects")
@@ -140,7 +140,7 @@ def test_a_damaged_object_is_told_and_the_next_one_is_read(tmp_path: Path, damag
 
 
 def test_a_content_of_another_id_is_not_taken(tmp_path: Path) -> None:
-    """git itself does not look."""
+    """git itself does not check this."""
     repo, blob = a_repo(tmp_path)
     file = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
     file.chmod(0o644)
@@ -188,6 +188,6 @@ def test_git_ends_with_what_it_reads_for_and_leaves_nothing(tmp_path: Path) -> N
 
 
 def children() -> list[int]:
-    """The processes that this one started and that have not been waited for."""
+    """Return the child processes that have not been waited for."""
     own = f"/proc/self/task/{os.getpid()}/children"
     return [int(pid) for pid in Path(own).read_text().split()]

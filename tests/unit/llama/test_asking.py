@@ -1,4 +1,4 @@
-"""Servers that are started, asked by the client beside them, and stopped, on this host: whatever they do."""
+"""Servers that are started, asked by their client, and stopped, on this host, with all their faults."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ Serve = Callable[..., Observation]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
-    """Runs a server that behaves so, and gives what came."""
+    """Run a server with this behaviour, and return the result."""
     (tmp_path / "server.py").write_text(SERVER)
     script = f'exec {shlex.quote(sys.executable)} {shlex.quote(str(tmp_path / "server.py"))} "$@"'
     program(tmp_path / "bin", "llama-server", script)
@@ -174,7 +174,7 @@ def test_nothing_is_left_of_a_server_that_forks_or_ignores_the_signal(
 
 
 def _open_files() -> Iterator[Path]:
-    """Those of every process; other processes end while they are listed."""
+    """Return the open files of every process; some processes end while they are listed."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             yield from (process / "fd").iterdir()
@@ -213,7 +213,7 @@ def test_only_a_whole_answer_is_one(serve: Serve, tmp_path: Path, raw: bytes, st
 
 
 def test_the_key_says_what_is_asked_and_not_by_whom(tmp_path: Path, serve: Serve) -> None:
-    """Records of an earlier client stay what they are, and another question is another observation."""
+    """Records of an earlier client stay valid, and a different question is a different observation."""
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         invocation = Invocation(what="ask", program="llama-server", seconds=40.0)
         once = with_requests(invocation, ASKED)

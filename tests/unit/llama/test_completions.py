@@ -37,7 +37,7 @@ def test_a_real_answer_has_its_ids_with_their_candidates() -> None:
     found = whole("plain")
 
     assert len(found.ids) == len(found.steps) == 12
-    assert [step[0].id for step in found.steps] == list(found.ids)  # greedy: the likeliest comes
+    assert [step[0].id for step in found.steps] == list(found.ids)  # greedy: the likeliest token is generated
     assert all(len(step) == 3 for step in found.steps)
     assert (found.ended, found.cached, found.prompt, found.drafted) == (False, 0, 24, 0)
     assert found.content == "".join(step[0].text for step in found.steps)
@@ -77,7 +77,7 @@ def test_a_real_answer_that_is_not_what_was_asked_is_refused(name: str, tokens: 
     [
         (Reply(status=200, body=b"{"), "the answer is not JSON"),
         (Reply(status=200, body=b"[" * 100_000), "the answer is not JSON"),
-        (Reply(status=200, body=b"[]"), "the answer is no JSON object"),
+        (Reply(status=200, body=b"[]"), "the answer is not a JSON object"),
         (Reply(status=200, body=b"{}"), "the answer has no list of token ids"),
         (an_answer(tokens=[5, "6", 7, 8]), "the answer has no list of token ids"),
         (an_answer(tokens=[5, True, 7, 8]), "the answer has no list of token ids"),
@@ -101,7 +101,7 @@ def test_an_answer_that_lost_something_is_refused(reply: Reply, complaint: str) 
 
 
 def test_candidates_belong_to_their_token_where_the_server_left_some_out() -> None:
-    """It leaves out tokens that end inside a character."""
+    """The server omits tokens that end inside a character."""
     said = json.loads(an_answer((1, 2, 3, 2)).body)["completion_probabilities"]
 
     found = read_generated(an_answer((1, 2, 3, 2), completion_probabilities=[said[0], said[2]]), _asking(4))
@@ -110,7 +110,7 @@ def test_candidates_belong_to_their_token_where_the_server_left_some_out() -> No
     assert isinstance(found, Generated)
     assert isinstance(unsure, Generated)
     assert [bool(step) for step in found.steps] == [True, False, True, False]
-    assert [bool(step) for step in unsure.steps] == [True, False, False, False]  # which 2 it is cannot be told
+    assert [bool(step) for step in unsure.steps] == [True, False, False, False]  # it is not known which 2 it is
 
 
 @pytest.mark.parametrize("logprob", [None, "nan", True, 10**400])

@@ -1,4 +1,4 @@
-"""Programs with GPU code that see no GPU: nothing of them is judged, for they compute on the CPU and say 0."""
+"""Programs with GPU code that see no GPU are not judged, because they compute on the CPU and exit with 0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ H200 = "  CUDA0: NVIDIA H200 (143155 MiB, 142600 MiB free)"
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace with programs for a GPU, on a machine that has an idle one."""
+    """Return a workspace with programs for a GPU, on a machine with an idle GPU."""
     monkeypatch.setenv("PATH", smi.install(tmp_path / "tools", smi.H200)["PATH"])
     (tmp_path / "patchstack.yaml").write_text(WORKSPACE)
     compile_c(f"{DEVICE_CODE} int main(void) {{ return 0; }}", tmp_path / "bin" / "kernels")
@@ -37,7 +37,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tool(workspace: Path, *lines: str, name: str = "llama-completion", code: int = 0) -> None:
-    """A program of llama.cpp that prints those lines for `--list-devices`, and writes down that it was asked."""
+    """Write a program of llama.cpp that prints these lines for `--list-devices`, and records each call."""
     printed = "\n".join(lines)
     script = f'echo "$@" >>{workspace}/asked\ncat <<"END"\n{printed}\nEND\nexit {code}'
     program(workspace / "bin", name, script)
@@ -83,7 +83,7 @@ def test_it_is_asked_anew_each_time(
     for _ in range(2):
         assert patchstack("gate", "run", "fast", "--bin", "bin") == 0
     assert (workspace / "asked").read_text() == "--list-devices\n" * 2
-    assert (workspace / "ran").read_text() == "hello\n"  # kept, as ever
+    assert (workspace / "ran").read_text() == "hello\n"  # kept as before
     kept = [json.loads(path.read_text()) for path in cache_places().observations.glob("*.json")]
     assert [one["facts"]["what"] for one in kept if one["ingredients"]["program"] == "llama-completion"] == []
     tool(workspace, "Available devices:")

@@ -99,7 +99,7 @@ def test_a_machine_is_named_by_what_nvidia_smi_prints(tmp_path: Path, what: Smi,
         ("", 137, "nvidia-smi does not answer within 20 s"),
         ("", 1, "nvidia-smi fails with exit code 1"),
         ("half an answer\n", 0, "nvidia-smi fails with exit code 0: half an answer"),
-        ("[Unknown Error], [Unknown Error], a, b, c, d, e, f\n", 0, "answers oddly"),
+        ("[Unknown Error], [Unknown Error], a, b, c, d, e, f\n", 0, "gave an unexpected answer"),
     ],
 )
 def test_a_driver_that_does_not_answer_is_not_the_absence_of_a_gpu(
@@ -117,12 +117,12 @@ def test_a_machine_without_driver_and_nvidia_smi_has_no_gpu() -> None:
     machine = read_hardware(LAPTOP)
     assert (machine.kind, machine.gpu_problem) == (GpuClass.NONE, "")
     assert machine.identity() == "linux/amd64; AMD EPYC; no gpu"
-    assert machine.conclusions[0].startswith("CPU only: plumbing")
+    assert machine.conclusions[0].startswith("CPU only: this shows")
 
 
 def test_a_loaded_driver_without_nvidia_smi_is_a_gpu_that_cannot_be_read() -> None:
     machine = read_hardware({**LAPTOP, "driver": ok("NVRM version: NVIDIA UNIX Open Kernel Module  580.159.04\n")})
-    assert machine.gpu_problem == "NVIDIA's driver is loaded, and there is no nvidia-smi to ask"
+    assert machine.gpu_problem == "NVIDIA's driver is loaded, but nvidia-smi is missing"
 
 
 def test_parts_that_are_missing_leave_unknowns_and_raise_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The image of a program beside a server: the named one, the server's own with Python, or that of a recipe."""
+"""The image of a server's client: the named one, the server's own with Python, or that of a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared settings: one declaration, read from a suite and from options, with the words of either."""
+"""Declared settings: one declaration, read from a suite and from options, with the complaints of each."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_number_is_taken_exactly_within_its_bounds(number: int, least: int, mo
 
 
 def settings_below(settings: Sequence[Setting[Any]]) -> list[Setting[Any]]:
-    """The settings, and those of the mappings among them."""
+    """Yield the settings, and those of the mappings among them."""
     inner = [one.form.settings for one in settings if isinstance(one.form, Group | Named)]
     return [*settings, *(one for each in inner for one in settings_below(each))]
 

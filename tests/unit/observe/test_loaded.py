@@ -1,4 +1,4 @@
-"""Which files of a build count in the key of an observation: what a program may load, and nothing else of it."""
+"""The files of a build in the key of an observation: those that a program may load, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def library(directory: Path, name: str, source: str, *options: str) -> None:
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """Two programs: one loads base and top, the other base alone. A backend and an orphan are loaded while they run."""
+    """Build two programs: one loads base and top, the other base alone. A backend and an orphan are loaded at run
+    time."""
     bin_ = tmp_path / "bin"
     library(bin_, "libbase.so.1", f'const char * key = "{KEY}"; int base(void) {{ return key[0]; }}\n')
     (bin_ / "libbase.so").symlink_to("libbase.so.1")

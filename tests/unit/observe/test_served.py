@@ -1,4 +1,4 @@
-"""What came of a server and the program that asked it: from how both ended to replies, exit code and words."""
+"""The result of a server and its client: from the ends of both to replies, exit code and message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TERM, KILL = 128 + 15, 128 + 9
 
 
 def left(state: str, *bodies: bytes, overflowed: bool = False) -> bytes:
-    """The file that the client leaves."""
+    """Return the file that the client leaves."""
     answers = [[200, base64.b64encode(body).decode()] for body in bodies]
     return json.dumps({"state": state, "overflowed": overflowed, "answers": answers}).encode()
 
@@ -28,7 +28,7 @@ def left(state: str, *bodies: bytes, overflowed: bool = False) -> bytes:
 def came(
     content: bytes | None, *, alive: bool = True, code: int = TERM, ending: Ending = Ending.EXITED, **more: Any
 ) -> Observation:
-    """What a run comes to. `content` None: no client was started; empty: it left nothing."""
+    """Return the observation of a run. `content` None: no client was started; empty: it left nothing."""
     files = {ANSWERS: content} if content else {}
     client = ClientResult(
         outcome=Outcome(ending=ending if alive else Ending.EXITED, code=0, seconds=1.0),

@@ -1,4 +1,4 @@
-"""The one issue of canary: open if there is something to do, and with nothing in it but words."""
+"""The one issue of canary: open if there is something to do, and without markup from untrusted text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.report.documents.test_read import BUILD, the_report
 
 
 def canary_issue(documents: list[dict[str, Any]], name: str, **more: str) -> Issue:
-    """The issue that documents give, as they are read."""
+    """Return the issue for documents after they were read."""
     return issues.canary_issue([the_report(one) for one in documents], name, **more)
 
 
@@ -66,7 +66,7 @@ def test_a_series_that_could_not_be_looked_at_keeps_it_open(fine: dict[str, Any]
     error = {"message": "x", "hint": "y", "exit": 3}
     lost = {"schema": "patchstack.canary/1", "series": "b", "applies": None, "error": error}
     issue = canary_issue([fine, lost], "canary")
-    assert (issue.open, issue.title) == (True, "canary: b could not be put onto upstream")
+    assert (issue.open, issue.title) == (True, "canary: b could not be applied to upstream")
 
 
 def test_a_body_fits_into_an_issue(broken: dict[str, Any]) -> None:

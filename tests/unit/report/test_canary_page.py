@@ -1,4 +1,4 @@
-"""Canary's words in the order of work, and its page with the picture."""
+"""Canary's sentences in the order of the work, and its page with the picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS: Steps = (
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """Two upstream commits break a patch each; the later one's has two cascades."""
+    """Return a fork and two upstream commits that each break a patch; two cascades depend on the second patch."""
     return moved(
         tmp_path,
         STEPS,

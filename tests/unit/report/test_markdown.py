@@ -1,4 +1,4 @@
-"""Foreign text in Markdown says itself and nothing else."""
+"""Foreign text in Markdown is shown literally, and has no other effect."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_block_ends_where_it_should_and_not_before(lines: list[str]) -> None:
 
 
 class _Seen(HTMLParser):
-    """Tags and texts of a document; the text of each cell of a table's body."""
+    """The tags and texts of a document, and the text of each cell of a table's body."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which line of a patch file a remark is on."""
+"""The line of a patch file for a remark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LINES = PATCH.split("\n")
 
 
 def numbered(text: str, nth: int = 1) -> int:
-    """The 1-based number of the n-th line that is so."""
+    """Return the 1-based number of the n-th line with that text."""
     return [number for number, line in enumerate(LINES, 1) if line == text][nth - 1]
 
 

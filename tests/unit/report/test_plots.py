@@ -1,4 +1,4 @@
-"""Plots are static, deterministic, readable on light and dark pages, and safe whatever the data hold."""
+"""Plots are static, deterministic, readable on light and dark pages, and safe for all data."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_text_takes_the_colour_of_the_page() -> None:
 
 
 def contrast(colour: str, other: str) -> float:
-    """WCAG 2's ratio of two colours."""
+    """Return WCAG 2's contrast ratio of two colours."""
 
     def luminance(text: str) -> float:
         parts = [int(text[at : at + 2], 16) / 255 for at in (1, 3, 5)]

@@ -1,4 +1,4 @@
-"""The page of a run against a server: which gaps are drawn."""
+"""The page of a run against a server: the gaps that are drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from patchstack.stats.serving import Stream
 
 
 def a_stream(counts: tuple[int | None, ...], tokens: int | None) -> Stream:
-    """Three chunks, 6 ms apart."""
+    """Return a stream of three chunks, 6 ms apart."""
     times = (1_000_000, 7_000_000, 13_000_000)
     return Stream(start=0, sent=0, times=times, counts=counts, ended=times[-1], tokens=tokens, prompt=8)
 

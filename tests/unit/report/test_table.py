@@ -1,4 +1,4 @@
-"""Tables on terminals of every width: what counts is never cut, and a pipe gets every cell in full."""
+"""Tables on terminals of every width: important cells are never cut, and a pipe gets every cell in full."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ SHA = "0123456789abcdef" * 4
 
 
 def some(**values: object) -> Any:
-    """A stand-in with these attributes."""
+    """Return a stand-in with these attributes."""
     return SimpleNamespace(**values)
 
 
 def word(text: str) -> Any:
-    """A stand-in for a member of an enumeration."""
+    """Return a stand-in for a member of an enumeration."""
     return some(value=text)
 
 
 def printed_by(function: Callable[..., None], *arguments: object, **options: object) -> list[Table]:
-    """The tables that a function prints."""
+    """Return the tables that a function prints."""
     found: list[Table] = []
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
@@ -220,7 +220,7 @@ TABLES: Sequence[Callable[[], Table]] = (
 
 
 def on_screen(shown: Table, width: int) -> list[str]:
-    """The lines that a terminal of this width gets, without colours."""
+    """Return the lines on a terminal of this width, without colours."""
     console = Console(
         width=width, height=50, force_terminal=True, color_system=None, highlight=False, file=io.StringIO()
     )
@@ -229,7 +229,7 @@ def on_screen(shown: Table, width: int) -> list[str]:
 
 
 def columns_of(lines: Sequence[str], titles: Sequence[str]) -> dict[str, str]:
-    """The text below each title, lines joined; if the rows are blocks, all text of the title's lines."""
+    """Return the text below each title, with joined lines; for rows as blocks, all text of the title's lines."""
     starts = [(lines[0].find(title), title) for title in titles if lines and title in lines[0]]
     if len(starts) > 1 and lines[0].startswith(titles[0]) and lines[0].split()[-1] == starts[-1][1].split()[-1]:
         ends = [start for start, _ in starts[1:]] + [10_000]
@@ -319,7 +319,7 @@ def test_a_path_loses_its_middle(text: str, width: int, shown: str) -> None:
 
 @pytest.fixture
 def decided(tmp_path: Path) -> Path:
-    """A workspace with a decision of each kind."""
+    """Return a workspace with a decision of each kind."""
     (tmp_path / "patchstack.yaml").write_text(
         f"series:\n  paged:\n    upstream: ./upstream\n    patches: patches\n    pin: {'a' * 40}\n    expect: lock\n"
     )

@@ -76,7 +76,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shown(quickly: None, tmp_path: Path) -> Callable[[io.StringIO], Callable[[], None]]:
-    """Show tasks on a stream until the function that is returned is called."""
+    """Show tasks on a stream until the returned function is called."""
     return lambda stream: watch(lambda: TaskScreen(lambda: tmp_path / "durations", stream=stream))
 
 

@@ -1,4 +1,4 @@
-"""Tables of logs keep every name, number and verdict whole, however wide the terminal."""
+"""Tables of logs keep every name, number and verdict whole, at every width of the terminal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_names_numbers_and_verdicts_are_whole_at_every_width(width: int, tmp_pat
         words = set(re.split(r"\s+", text))
         for row in table.rows:
             for cell in row:
-                # A word that is longer than the terminal is broken, and nothing of it is lost.
+                # A word that is longer than the terminal is broken, and no letter is lost.
                 assert all(word in words for word in cell.split() if len(word) <= width - 14), cell
         assert max(map(len, text.splitlines())) <= width
 

@@ -1,4 +1,4 @@
-"""The switches and gates that patches bring, by the trailers of their messages."""
+"""The switches and gates that patches add, by the trailers of their messages."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.support.builders import Fork, a_fork, run_git
 
 @pytest.fixture
 def merged(tmp_path: Path, patchstack: Patchstack, monkeypatch: pytest.MonkeyPatch) -> Fork:
-    """A workspace in which `main` merges `other`: both exported a third patch. The fork has that of `main`."""
+    """Return a workspace in which `main` merges `other`: both exported a third patch. The fork has that of `main`."""
     fork = a_fork(tmp_path, 2)
     for path in fork.patches:
         path.unlink()

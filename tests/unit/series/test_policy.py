@@ -1,4 +1,4 @@
-"""`--policy-from`: every word of the workspace file but the pins comes from a commit or file that is trusted."""
+"""`--policy-from`: all of the workspace file except the pins comes from a trusted commit or file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ suites:
 
 @pytest.fixture
 def fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fork:
-    """A workspace at the commit `main`, in a repository of its own; the file names a list of cases."""
+    """Return a workspace at the commit `main`, in a separate repository; the file names a list of cases."""
     made = a_fork(tmp_path, 3)
     (tmp_path / "patchstack.yaml").write_text(text(made) + SUITES)
     (tmp_path / "cases").mkdir()
@@ -185,7 +185,7 @@ def test_a_workspace_file_that_is_a_link_is_not_read_through(fork: Fork, tmp_pat
     (tmp_path / "patchstack.yaml").unlink()
     (tmp_path / "patchstack.yaml").symlink_to(secret)
     error = refused(tmp_path / "patchstack.yaml")
-    assert error.message == "the words of the change are not inside the workspace"
+    assert error.message == "the settings of the change are not inside the workspace"
     assert "SECRET" not in error.render()
 
 
@@ -200,7 +200,7 @@ def test_a_model_of_the_policy_is_not_one_that_the_change_brings(fork: Fork, tmp
     workspace.write_text(workspace.read_text() + "models:\n  one: {path: models/one.gguf}\n")
     (tmp_path / "models").mkdir()
     commit_policy(tmp_path, "patchstack.yaml")
-    told = "models/one.gguf: the change could bring a model of its own: give its sha256, an absolute path, or commit it"
+    told = "models/one.gguf: the change could add its own model: give its sha256, an absolute path, or commit it"
     with policy_from(workspace, "main") as found, pytest.raises(ConfigError) as raised:
         read_suites(found)
     assert told in raised.value.problems[0]
@@ -247,7 +247,7 @@ def test_files_above_the_workspace_come_from_the_policy_and_from_nowhere_else(fo
     with policy_from(below / "patchstack.yaml", "main") as found:
         assert "MUL_MAT(type=f32)" in repr(read_suites(found)[0].gates[0].settings)
         assert found.not_used == ("../../cases/mul.txt: changed or removed",)
-    # A name that leaves the repository leads to no file that somebody left where temporary directories are.
+    # A name that leads out of the repository must not reach a file that somebody put into the temporary directory.
     planted = Path(tempfile.gettempdir()) / "cases-of-somebody.txt"
     planted.write_text("ADD()\n")
     try:
@@ -264,7 +264,7 @@ def test_files_above_the_workspace_come_from_the_policy_and_from_nowhere_else(fo
 
 
 def bare_files(place: Path) -> None:
-    """A repository as plain files, which a change can bring."""
+    """Write a repository as plain files, which a change can contain."""
     run_git("init", "-q", "--bare", str(place), cwd=place.parent)
 
 
@@ -276,7 +276,7 @@ def test_a_fork_or_upstream_that_the_change_brings_is_refused(fork: Fork, tmp_pa
     bare_files(tmp_path / "fork")
     run_git("add", "-f", "fork", cwd=tmp_path)
     error = refused(workspace)
-    assert error.message == "the policy names a repository that the change brings itself"
+    assert error.message == "the policy names a repository that the change itself adds"
     (told,) = error.problems
     assert told.startswith("series.product.fork: fork/")
     assert told.endswith(" is a file of the checkout")

@@ -39,7 +39,7 @@ def test_it_is_the_integral_of_the_definition(n: int, k: int) -> None:
 
 @given(st.integers(0, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_it_is_a_fair_bet(case: tuple[int, int]) -> None:
-    """After a fair toss, E is worth on average what it was before."""
+    """A fair toss does not change the expected value of E."""
     n, k = case
     assert (exact(n + 1, k) + exact(n + 1, k + 1)) / 2 == exact(n, k)
 

@@ -23,7 +23,7 @@ MS = 1_000_000
 
 
 def a_stream(first: float, tokens: int, rate: float, *, sent: float = 0.0, prompt: int = 100) -> Stream:
-    """A stream of one token a chunk at a constant rate. Its end is its last token."""
+    """Return a stream of one token for each chunk at a constant rate, which ends with the last token."""
     times = tuple(round((first + number / rate) * NS) for number in range(tokens))
     return Stream(
         start=round(sent * NS),

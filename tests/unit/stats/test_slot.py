@@ -20,7 +20,7 @@ def test_a_prediction_uses_earlier_pairs_alone(pairs: list[tuple[float, int]], m
 
 @given(COINED, st.floats(-1, 1))
 def test_the_prediction_of_a_pair_does_not_depend_on_that_pair(pairs: list[tuple[float, int]], other: float) -> None:
-    """What is taken off is s·v with v known before the pair: the x of the pair itself moves one for one."""
+    """The subtracted value is s·v with v known before the pair, so the result changes one for one with the pair's x."""
     xs, coins = (list(each) for each in zip(*pairs, strict=True))
     moved = [*xs[:-1], other]
     taken, also = (

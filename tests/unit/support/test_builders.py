@@ -1,4 +1,4 @@
-"""The forks that tests begin with: made by git once, and written again as git made them."""
+"""The forks that tests begin with: git makes them once, and the copies are equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.builders import Fork, RepoBuilder, a_fork
 
 
 def contents(root: Path) -> dict[str, tuple[int, bytes | None]]:
-    """Permissions and content of all below; the root's own name in a content is left out."""
+    """Return permissions and content of all files below, without the root's own name in contents."""
     return {
         str(path.relative_to(root)): (
             path.lstat().st_mode,
@@ -23,7 +23,7 @@ def contents(root: Path) -> dict[str, tuple[int, bytes | None]]:
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Fork, Fork]:
-    """A fork that git made, and the same written again."""
+    """Return a fork that git made, and a written copy of it."""
     monkeypatch.setattr(builders, "_forks", {})
     monkeypatch.setattr(builders, "_blank", {})
     for name in ("made", "written"):

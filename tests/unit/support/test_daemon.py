@@ -1,4 +1,4 @@
-"""The tests ask whether there is a Docker engine. Where there is none, nothing stays open: the next test would fail."""
+"""The tests ask whether a Docker engine exists. If none does, nothing stays open, which would fail the next test."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ gc.collect()
 
 
 def told(script: str, place: str) -> str:
-    """What a process says that must leave nothing open."""
+    """Return the output of a process that must leave nothing open."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "default::DeprecationWarning", "-c", script],
         env={**os.environ, "PATCHSTACK_TEST_SOCKET": place, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},

@@ -1,4 +1,4 @@
-"""A test that leaves a socket open fails itself, and not the one after it."""
+"""A test that leaves a socket open fails itself, instead of the next test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run says what it skipped, by what was lacking, and a run in CI fails for what CI provides."""
+"""A run lists skipped tests by what was missing, and a run in CI fails if CI provides it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_three(): pass
 
 
 def _reasons(tree: ast.AST) -> Iterator[str]:
-    """The reasons of all skips in a file, with a word for what is filled in at run time."""
+    """Yield the reasons of all skips in a file, with a placeholder for values of the run time."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -69,7 +69,7 @@ def test_reasons_of_one_lack_are_one_line() -> None:
 
 
 def run_pytest(directory: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A run with the plugins that matter alone: each worker would read all others too."""
+    """Run pytest with only the needed plugins, because each worker would read all others too."""
     plugins = ("-p", "tests.support.skipped", "-p", "no:cacheprovider", *(("-p", "xdist") if "-n" in options else ()))
     return subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-q", *options],

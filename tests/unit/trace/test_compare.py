@@ -21,7 +21,8 @@ EVAL = (
 
 
 def log(*calls: tuple[str, int, int], tokens: int = 24, columns: int = 2048, dropped: int | None = 0) -> Reading:
-    """Calls by route and tokens, and how many; their summary (None for none), and a line that says the workload."""
+    """Return a log: the number of calls by route and tokens, their summary (None for none), and a line on the
+    workload."""
     lines = []
     routes: dict[str, int] = {}
     hists: dict[str, dict[int, int]] = {}
@@ -104,7 +105,7 @@ def test_logs_that_say_nothing_of_their_workload_are_not_the_same() -> None:
     line = "[LLAMA_MUL_MAT_ROUTE] route=mmq type=40 ne1=12 ne11=12"
     found = compare(read(line), read(line))
     assert (found.evidence, found.workload_verdict) == ((), Verdict.INVALID)
-    require_same_workload(found, ("a", "b"))  # nothing says that it is a different one
+    require_same_workload(found, ("a", "b"))  # nothing shows that it is a different one
 
 
 def test_logs_without_a_trace_in_common_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Counts in rows, with what the calls read and compute."""
+"""Counts in rows, with the bytes and operations of the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent followed through a log whose prompts are known."""
+"""Following an agent through a log with known prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.gguf_header import hybrid_35b, qwen3_32b, write_shape
 
 
 def talk(steps: int, *, images: bool = False, evict: bool = False) -> list[Any]:
-    """Requests of an agent with a screenshot a step; with `evict` those before the last three become text."""
+    """Return requests of an agent with a screenshot in each step; with `evict` all but the last three become text."""
     messages: list[Any] = [{"role": "system", "content": "s" * 4000}]
     found = []
     for step in range(steps):
@@ -74,7 +74,7 @@ def test_images_that_become_text_are_blamed_and_make_it_quadratic(tmp_path: Path
 def test_a_hybrid_model_at_the_defaults_pays_for_each_user_message_twice(tmp_path: Path) -> None:
     lines = talk(8)
     for one in lines:
-        one["response"]["content"] = "thought about it"  # comes back without the thoughts
+        one["response"]["content"] = "thought about it"  # returns without the thoughts
     run = followed(tmp_path, lines, dense=False)
     assert {one.blame.change for one in run.steps if one.blame} == {"is not what the server answered"}
     ways = {one.name: one.processed for one in run.ways}
@@ -95,7 +95,7 @@ def test_the_agents_own_time_is_between_answer_and_request(tmp_path: Path) -> No
 
 
 class Scripted(BaseHTTPRequestHandler):
-    """A server that renders messages with a marker for each image, and makes a token of every character."""
+    """A server that renders messages with a marker for each image; every character is a token."""
 
     marker = "<__media_x__>"
 
@@ -125,7 +125,7 @@ class Scripted(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a scripted server."""
+    """Return the address of a scripted server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Scripted) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

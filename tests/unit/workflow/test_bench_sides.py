@@ -1,4 +1,4 @@
-"""How sides of a series are named."""
+"""The names of sides from a series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks are policy: what a change makes of them is listed, and not used."""
+"""Checks are policy: a change's own checks are listed, and not used."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ CHECKS = """\
 
 @pytest.fixture
 def hooked(tmp_path: Path, patchstack: Patchstack, monkeypatch: pytest.MonkeyPatch) -> Moved:
-    """A fork that is checked out, with the hook in it."""
+    """Return a checked-out fork with the hook."""
     found = moved(tmp_path, patchstack, extra=CHECKS)
     fork = found.fork.repo.path
     run_git("checkout", "-q", "product", cwd=fork)
-    # A checkout's package is not where `python -I` looks.
+    # `python -I` does not find the package of a checkout.
     monkeypatch.setattr(sys, "executable", str(_python(tmp_path)))
     assert patchstack("hook", "install") == 0
     return found
@@ -45,7 +45,7 @@ def _python(directory: Path) -> Path:
 
 
 def commit(found: Moved, message: str, *options: str, **files: str) -> subprocess.CompletedProcess[bytes]:
-    """Commit files, by real git; gives what it said."""
+    """Commit files with real git, and return its output."""
     fork = found.fork.repo.path
     for name, content in files.items():
         path = fork / name.replace("__", "/")

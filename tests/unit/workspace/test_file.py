@@ -1,4 +1,4 @@
-"""`patchstack.yaml`: every complaint at once, each with its line, in words that help."""
+"""`patchstack.yaml`: every complaint at once, each with its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def written(tmp_path: Path, text: str | bytes) -> Path:
 
 
 def complaints(tmp_path: Path, run_cli: RunCli, text: str | bytes) -> list[str]:
-    """The complaints about a workspace, without its path, as the command line prints them."""
+    """Return the complaints about a workspace, as the command line prints them, without its path."""
     path = written(tmp_path, text)
     ran = run_cli("verify")
     assert (ran.code, ran.stdout) == (2, "")
@@ -36,7 +36,7 @@ def test_a_file_that_would_take_the_parser_minutes_is_refused_at_once(tmp_path: 
     ran = run_cli("verify")
     assert ran.code == 2
     assert "patchstack.yaml cannot be read: too large: " in ran.stderr
-    assert "bytes, and 1048576 at most are read" in ran.stderr
+    assert "bytes, at most 1048576 are read" in ran.stderr
 
 
 def test_a_toolkit_is_an_absolute_path(tmp_path: Path, run_cli: RunCli) -> None:
@@ -234,7 +234,7 @@ def test_a_workspace_that_is_named_and_not_there_is_told(tmp_path: Path, run_cli
 
 
 class Several:
-    """A workspace of two series of one fork: the second is behind."""
+    """A workspace of two series of one fork: the second lacks a commit."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.fork = a_fork(tmp_path, 3)

@@ -54,7 +54,7 @@ def test_batched_reads_every_row_and_refuses_a_lost_one() -> None:
     both = f"{row(16, 32, 4)}\n{row(16, 32, 8)}\n"
     assert read(found, both) == {"prefill x4": 128, "decode x4": 64, "prefill x8": 256, "decode x8": 128}
     assert read(found, row(16, 32, 4)) == "1 of 2 rows are missing, the first is the row pp=16, tg=32, pl=8"
-    assert read(found, both + row(16, 32, 8)) == "the row pp=16, tg=32, pl=8 is there 2 times"
+    assert read(found, both + row(16, 32, 8)) == "the row pp=16, tg=32, pl=8 occurs 2 times"
 
 
 def test_the_reference_of_batched_is_a_short_fixed_shape() -> None:
@@ -86,9 +86,9 @@ def test_ops_counts_its_cases() -> None:
     found = declared("ops", "op=ADD", "backend=CPU", "cases=2", model=None)
     assert found.workload.better == "lower"
     assert read(found, OPS) == {"ADD": 1200.0}
-    assert read(found, OPS.splitlines()[0]) == "1 cases ran, and 2 must"
-    assert "is there twice" in str(read(found, OPS + OPS))
-    assert read(found, "Skipping CUDA0\nOK\n") == "0 cases ran, and 2 must"
+    assert read(found, OPS.splitlines()[0]) == "1 cases ran, but 2 must"
+    assert "occurs twice" in str(read(found, OPS + OPS))
+    assert read(found, "Skipping CUDA0\nOK\n") == "0 cases ran, but 2 must"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ MS = 1_000_000
 
 
 def a_request(number: int = 0, tokens: int = 40, **changes: Any) -> RequestRecord:
-    """A request sent at 0 with a token each 10 ms from 100 ms on."""
+    """Return a request sent at 0 with a token every 10 ms from 100 ms on."""
     times = tuple((100 + 10 * at) * MS for at in range(tokens))
     fields: dict[str, Any] = {
         "number": number,
@@ -49,7 +49,7 @@ def a_request(number: int = 0, tokens: int = 40, **changes: Any) -> RequestRecor
 
 
 def a_record(*requests: RequestRecord, **changes: Any) -> ServeRecord:
-    """A run whose client was at ease, and whose server's counters agree."""
+    """Return a run whose client had no load, and whose server's counters agree."""
     watch = {
         "samples": 100,
         "lag_p50_ms": 0.1,

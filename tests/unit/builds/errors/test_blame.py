@@ -1,4 +1,4 @@
-"""Which patch wrote a line, compared with git's own blame of the fork."""
+"""The patch that wrote a line, compared with git's own blame of the fork."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def base(fork: Fork) -> str:
 
 
 def blamed_by_git(fork: Fork, path: str) -> list[tuple[str | None, int, str, str]]:
-    """Patch, line there, name there and text of every line, as `git blame` of the fork's branch has it."""
+    """Return patch, line, name and text of every line, from `git blame` of the fork's branch."""
     labels = dict(zip(fork.commits, (patch.name for patch in fork.patches), strict=True))
     told = run_git(
         "-c", "core.quotePath=false", "blame", "--porcelain", fork.commits[-1], "--", path, cwd=fork.repo.path
@@ -68,7 +68,8 @@ def blamed_by_us(fork: Fork, path: str, objects: Objects | None = None) -> list[
 
 
 def edits(seed: int, commits: int) -> list[tuple[str, Changes]]:
-    """Commits that change, move, double and remove lines of few different texts, and rename the file now and then."""
+    """Draw commits that change, move, duplicate and remove lines of few different texts, and sometimes rename the
+    file."""
     draw = random.Random(seed)
     lines = numbered(300).splitlines()
     path = "src/kernel.cu"

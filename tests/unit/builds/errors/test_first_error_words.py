@@ -1,4 +1,4 @@
-"""The first real error of a build's log, by table: wordings, places, and logs that no tool ever wrote."""
+"""The first real error of a build's log, by table: wordings, places, and logs that no tool writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND = "/usr/bin/c++ -DX='a b' -o CMakeFiles/p.dir/src/a.cpp.o -c /work/sourc
 
 
 def job(*lines: str, command: str = COMMAND) -> list[str]:
-    """The log of a build in which one job fails and says these lines."""
+    """Return the log of a build in which one job fails and prints these lines."""
     return [
         "-- Configuring done",
         "[1/3] Building CXX object z.cpp.o",

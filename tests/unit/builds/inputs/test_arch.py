@@ -41,7 +41,7 @@ def test_what_is_no_architecture_is_refused_with_the_known_ones(name: str, words
         ("120", (12, 6), "sm_120 needs CUDA 12.8 or newer; the toolkit is 12.6"),
         ("90", (11, 7), "sm_90 needs CUDA 11.8 or newer; the toolkit is 11.7"),
         ("70", (12, 9), None),
-        ("70", (13, 0), "CUDA 12 was the last that knew sm_70; the toolkit is 13.0"),
+        ("70", (13, 0), "CUDA 12 was the last version with sm_70; the toolkit is 13.0"),
     ],
 )
 def test_a_toolkit_too_old_or_too_new_is_told_which_cuda_it_takes(

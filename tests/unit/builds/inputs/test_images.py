@@ -1,4 +1,4 @@
-"""Recipes are those that patchstack ships, and their images are named by what is in them."""
+"""Only shipped recipes are used, and their images are named by the recipe's content."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_name_of_an_image_follows_every_byte_and_name_of_its_recipe(tmp_path
 
 @dataclass
 class Images:
-    """An engine of which only the images matter: those that it has, and what it was asked to build."""
+    """An engine with only images: those that it has, and those that it was asked to build."""
 
     here: set[str] = field(default_factory=set)
     built: list[tuple[Path, str]] = field(default_factory=list)
@@ -98,7 +98,7 @@ def chosen(
     offline: bool = False,
     variants: Variants | None = None,
 ) -> str:
-    """The image that a build of the variant `cpu` is made in."""
+    """Return the image of a build of the variant `cpu`."""
     found = list[str]()
 
     def toolchain(_: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
@@ -107,7 +107,7 @@ def chosen(
 
     monkeypatch.setattr("patchstack.builds.inputs.prepare.container_toolchain", toolchain)
     request = Request(variant="cpu", image=image)
-    source = cast(Source, None)  # what is built does not matter
+    source = cast(Source, None)  # the content of the image does not matter
     known = variants if variants is not None else load_variants()
     prepare(request, source, cast(Any, engine), known, Path(), lambda _: None, offline=offline)
     return found[0]
@@ -132,7 +132,7 @@ def test_where_it_cannot_be_made_the_plain_one_is_refused_with_the_way_to_name_i
     with pytest.raises(ImageMissing, match="patchstack/cpu:recipe-") as raised:
         chosen(engine, monkeypatch, offline=offline)
     assert (raised.value.hint or "").startswith(
-        "image: patchstack/cpu in a variant of patchstack.yaml takes the image that is here under that name"
+        "image: patchstack/cpu in a variant of patchstack.yaml uses the image of that name on the engine"
         " (build and accept: --image patchstack/cpu); or "
     )
     with pytest.raises(ImageMissing) as raised:

@@ -1,4 +1,4 @@
-"""A request becomes a plan: variants laid over each other, and where each option came from."""
+"""A request becomes a plan: variants override each other, and each option has an origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree that is built: of a series, of its beginning, or of a directory."""
+"""The tree to build: of a series, of a prefix of it, or of a directory."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_patch_that_does_not_apply_is_named_and_nothing_is_built_beyond_it(tmp
     path.write_text(path.read_text().replace("\n ", "\n not what is there "))
     with pytest.raises(NotHeldError, match=f"{path.name} does not apply, and nothing was built") as error:
         the_source(fork, tmp_path)
-    assert error.value.hint == "patchstack verify series shows all that is wrong"
+    assert error.value.hint == "patchstack verify series shows every problem"
     assert the_source(fork, tmp_path, at=1).tree == fork.trees[0]
 
 

@@ -1,7 +1,7 @@
-"""Where cuobjdump is found, what is read from what it prints, and what is reported if it is missing or fails.
+"""Where cuobjdump is found, how its output is read, and the report if it is missing or fails.
 
-The texts are what versions 13.2 and 13.5 print (tests/integration/test_build_cuda_proofs.py runs the real one), but for
-the older form of entries.
+The texts are output of versions 13.2 and 13.5, except for the older form of entries.
+tests/integration/test_build_cuda_proofs.py runs the real program.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ arch = sm_121a
 
 
 def prints(stdout: str = "", stderr: str = "", code: int = 0) -> device.Disassembler:
-    """A cuobjdump that says this of every file."""
+    """Return a cuobjdump that prints this for every file."""
 
     def dump(options: tuple[str, ...], file: Path) -> Finished:
         return Finished(
@@ -128,7 +128,7 @@ def test_fp4_is_omma_on_consumer_blackwell_alone(architecture: str, has: bool) -
 
 
 def of_cuda(directory: Path, dump: device.Disassembler | None, **more: object) -> dict[str, Proof]:
-    """The proofs by id of a build for sm_121a with one library of device code."""
+    """Return the proofs, by id, of a build for sm_121a with one library of device code."""
     good_build(directory)
     library(directory / BIN / "libgpu.so", source=DEVICE_CODE)
     asked = claim(**{"architectures": ("121a",), **more})
@@ -174,7 +174,7 @@ def test_a_build_for_a_gpu_without_device_code_fails(tmp_path: Path) -> None:
 def test_no_fp4_object_is_not_judged(tmp_path: Path) -> None:
     found = of_cuda(tmp_path, prints("ELF file    1: a.sm_121a.cubin\n"), fp4_sources=True)["fp4"]
     assert found.verdict is Verdict.INVALID
-    assert found.detail == "no object file with fp4 in its name in objects, so none could be looked into"
+    assert found.detail == "no object file with fp4 in its name in objects, so none could be inspected"
 
 
 @pytest.mark.parametrize(("architectures", "fp4_sources"), [(("121a",), False), (("100a", "90"), True)])
@@ -198,7 +198,7 @@ Tool = Callable[..., Path]
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tool:
-    """Makes programs, on a machine that has no toolkit."""
+    """Return a function that makes programs, on a machine without a toolkit."""
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setattr(device, "TOOLKITS", (tmp_path / "local",))
     monkeypatch.setattr("sys.path", [str(tmp_path / "packages")])

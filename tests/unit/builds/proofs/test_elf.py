@@ -20,7 +20,7 @@ HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 
 
 def header(*, machine: int = 62, kind: int = 2, sections: tuple[int, int] = (0, 0), step: int = 64) -> bytes:
-    """A 64-bit little-endian ELF header; `sections` are offset and count of the section table."""
+    """Return a 64-bit little-endian ELF header; `sections` are offset and count of the section table."""
     ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     return HEADER.pack(ident, kind, machine, 1, 0, 0, sections[0], 0, 64, 56, 0, step, sections[1], 0)
 

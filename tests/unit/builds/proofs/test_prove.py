@@ -1,4 +1,4 @@
-"""The proofs of a build together: one that holds, and each way in which one does not."""
+"""The proofs of a build together: a valid build, and each way in which a proof fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
 
 
 def proofs(directory: Path, asked: Claim | None = None, **more: object) -> dict[str, Proof]:
-    """The proofs by id, of programs that are not run."""
+    """Return the proofs, by id, of programs that are not run."""
     given = {"cuobjdump": None, "run": None, **more}
     return {proof.id: proof for proof in prove_build(directory, asked or claim(), **given)}  # type: ignore[arg-type]
 
@@ -111,7 +111,7 @@ def test_no_build_at_all_is_an_error(tmp_path: Path) -> None:
 
 def test_no_target_named_is_not_judged(tmp_path: Path) -> None:
     found = proofs(good_build(tmp_path), claim(targets=()))["exists"]
-    assert (found.verdict, found.detail) == (INVALID, "no target was named, so nothing had to be there")
+    assert (found.verdict, found.detail) == (INVALID, "no target was named, so nothing was required")
 
 
 def test_every_target_that_is_none_is_told(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_where_sections_cannot_be_read_device_code_is_not_judged(
     damage(library(tmp_path / BIN / "liba.so"))
     found = proofs(tmp_path)["cuda-arch"]
     assert found.verdict is INVALID
-    assert found.detail.startswith("whether there is device code in liba.so cannot be told")
+    assert found.detail.startswith("it is not known whether liba.so has device code")
 
 
 def test_names_that_do_not_print_are_escaped(tmp_path: Path) -> None:

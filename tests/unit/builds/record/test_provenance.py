@@ -120,7 +120,7 @@ def test_the_same_build_gives_the_same_bytes() -> None:
 
 
 def test_in_totos_own_reader_takes_it() -> None:
-    """Strictly: it knows every field, and its own checks hold."""
+    """The reader knows every field, and its own checks hold."""
     statement = Statement.copy_from_pb(ParseDict(json.loads(render(a_build())), Message()))
     statement.validate()
     predicate = ParseDict(MessageToDict(statement.pb.predicate), Predicate())

@@ -1,4 +1,4 @@
-"""Builds in the store: complete or not at all, and one at a time."""
+"""Builds in the store: each exists completely or not at all, and is made by one process at a time."""
 
 from __future__ import annotations
 

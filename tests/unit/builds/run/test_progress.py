@@ -1,4 +1,4 @@
-"""A build's output as events: the same however it is cut, with an estimate that holds what it can."""
+"""A build's output as events: the same for all chunks, with an estimate of the remaining time."""
 
 from __future__ import annotations
 

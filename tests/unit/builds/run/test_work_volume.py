@@ -1,4 +1,4 @@
-"""Work volumes that killed builds left are removed by the next build; those of builds that run are not."""
+"""Work volumes that killed builds left are removed by the next build; those of running builds are not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Volumes:
 
 
 def swept(*names: str, used: tuple[str, ...] = ()) -> list[str]:
-    """The volumes that are removed."""
+    """Return the volumes that are removed."""
     engine: Any = Volumes(*names, used=used)
     leftovers.sweep(engine, session._WORK_VOLUMES)
     return [name for name in names if name not in engine.names]

@@ -1,4 +1,5 @@
-"""The kind `command`: programs on this machine that pass, fail, hang, flood, wander and want the network."""
+"""The kind `command`: programs on this machine that pass, fail, hang, print too much, leave their directory, or use the
+network."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def entry(script: str, more: str = "") -> str:
-    """A check that runs a shell script on the C++ files."""
+    """Return a check that runs a shell script on the C++ files."""
     quoted = script.replace("'", "''")
     return f"- {{name: a, patch: 1, kind: command, run: [sh, -c, '{quoted}', sh], files: ['src/*'] {more}}}"
 
@@ -100,7 +101,7 @@ def test_a_program_has_no_network(ground: Ground, engine: OpenEngine) -> None:
         port = server.getsockname()[1]
         script = f"exec python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 3)'"
         found = ground.judge(entry(script), engine)
-    assert found.verdict is Verdict.FAIL  # Python's traceback exits 1
+    assert found.verdict is Verdict.FAIL  # Python exits with 1 after a traceback
     assert any("Network is unreachable" in line or "Connection refused" in line for line in found.output)
 
 

@@ -66,7 +66,7 @@ def test_absent_that_is_not_even_where_it_may_be_can_find_nothing_any_more(groun
         "- {name: a, patch: 1, kind: absent, pattern: renamed, files: ['src/*'], allow: {src/cache.cpp: []}}"
     )
     assert found.verdict is Verdict.INVALID
-    assert found.reason == "not found, not even where it may be: it would find nothing elsewhere either"
+    assert found.reason == "not found, not even where it is allowed: so it proves nothing elsewhere"
 
 
 def test_absent_with_an_example_has_shown_that_it_can_fail(ground: Ground) -> None:
@@ -97,7 +97,7 @@ def test_sites_that_are_not_recorded_yet_are_invalid(ground: Ground) -> None:
     found = ground.judge("- {name: a, patch: 1, kind: sites, pattern: 'cells\\.rm\\(', files: ['src/*']}")
     assert (found.verdict, found.reason) == (
         Verdict.INVALID,
-        "no sites are recorded; 2 sites found: --record takes them in",
+        "no sites are recorded; 2 sites found: --record records them",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a runner tells, taken apart: inputs, events, and who may write a cache."""
+"""The data from a runner: inputs, events, and which runs may write a cache."""
 
 from __future__ import annotations
 

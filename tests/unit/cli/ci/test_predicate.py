@@ -9,7 +9,7 @@ from tests.unit.report.documents.test_read import GATES, the_report
 
 
 def predicate(document: dict[str, Any]) -> dict[str, Any]:
-    """The predicate of a document, as it is read."""
+    """Return the predicate of a document after it was read."""
     found = the_report(document)
     assert isinstance(found, GatesDocument)
     return gate_predicate(found)

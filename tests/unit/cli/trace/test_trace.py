@@ -23,7 +23,7 @@ DATA = ROOT / "tests" / "data" / "traces"
 
 @pytest.fixture
 def log(places: object, tmp_path: Path) -> Path:
-    """A real log, and one line by hand."""
+    """Return a real log, and one line written by hand."""
     path = tmp_path / "moe.log"
     path.write_bytes(gzip.decompress((DATA / "cuda-moe-all.log.gz").read_bytes()))
     return path
@@ -108,7 +108,7 @@ def test_check_of_a_killed_process_cannot_be_judged(run_cli: RunCli, log: Path, 
     lines = [line for line in log.read_text().splitlines() if "_summary" not in line]
     done = run_cli("trace", "check", written(tmp_path, *lines))
     assert done.code == 4
-    assert "no summary" in done.stdout and "whether there were more cannot be told" in done.stdout
+    assert "no summary" in done.stdout and "it is not known whether there were more" in done.stdout
 
 
 def test_lost_lines_are_a_contradiction_and_their_counts_invalid(run_cli: RunCli, log: Path, tmp_path: Path) -> None:
@@ -164,7 +164,9 @@ def test_compare_refuses_another_workload(run_cli: RunCli, log: Path, tmp_path: 
 def test_a_log_without_anything_known_is_missing_something(run_cli: RunCli, tmp_path: Path) -> None:
     done = run_cli("trace", "read", written(tmp_path, "hello", "world"))
     assert done.code == 3
-    assert done.stderr.startswith(f"error: {tmp_path}/hand.log: 2 lines, and none is a record or a line of llama.cpp")
+    assert done.stderr.startswith(
+        f"error: {tmp_path}/hand.log: 2 lines, and none is a known record or line of llama.cpp"
+    )
     (tmp_path / "rubbish").write_bytes(bytes(range(256)) * 400)
     assert run_cli("trace", "check", tmp_path / "rubbish").code == 3
     (tmp_path / "empty").mkdir()

@@ -1,4 +1,4 @@
-"""Which message changed."""
+"""Finding the message that changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from patchstack.cost.prefix.records import Message
 
 
 def said(*texts: str) -> list[Message]:
-    """Messages by turns, the system's first."""
+    """Return messages in turns, the system's first."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
     return [Message(role=role, text=text) for role, text in zip(roles, texts, strict=False)]
 

@@ -13,14 +13,14 @@ from tests.support import tiny_gguf
 from tests.support.cost_models import workload
 from tests.support.gguf_header import Value
 
-USER = 211  # tokens of a user message, with what begins the answer
+USER = 211  # tokens of a user message, with the start of the answer
 TURN = 219  # what a turn adds: an answer of 8 tokens and a user message
-ANSWER = (-1, -2, -3)  # what is generated comes back as other tokens
+ANSWER = (-1, -2, -3)  # generated text returns as different tokens
 
 
 @pytest.fixture
 def layouts(tmp_path: Path) -> dict[str, Layout]:
-    """The memory of tiny models: attention alone, and hybrid."""
+    """Return the memory layouts of tiny models: attention alone, and hybrid."""
     found = {}
     for architecture in ("llama", "qwen35"):
         keys: dict[str, Value] = {
@@ -41,7 +41,7 @@ def layouts(tmp_path: Path) -> dict[str, Layout]:
 
 
 def chat(turns: int, edited: int) -> list[Request]:
-    """A chat whose first user message becomes 183 tokens shorter, 6 tokens after its start, at one turn."""
+    """Return a chat whose first user message becomes 183 tokens shorter, 6 tokens after its start, at one turn."""
     tokens = list(range(180 + USER))
     starts, found = [180], []
     for turn in range(turns):

@@ -21,7 +21,7 @@ def test_positions_are_contiguous_and_the_window_is_whole(
     for sequence, count, back in steps:
         start = max(0, ends[sequence] - back)
         kept = cells.where.get(sequence, {})
-        if start and start - 1 not in kept:  # what came before is gone: begin again
+        if start and start - 1 not in kept:  # earlier cells are gone: begin again
             start = 0
         cells.remove(sequence, start)
         assert cells.add(sequence, range(start, start + count))

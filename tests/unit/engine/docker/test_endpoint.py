@@ -1,4 +1,4 @@
-"""Which engine a name means. Nothing is connected to."""
+"""The engine that a name means. No connection is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_docker_program = pytest.mark.skipif(not shutil.which("docker"), reason="no
 
 
 def make_context(config: Path, name: str, host: str, *more: str) -> None:
-    """By docker's own program, as users do."""
+    """Make a context with docker's own program, as users do."""
     docker = f"host={host}" + "".join(f",{part}" for part in more)
     subprocess.run(
         ["docker", "--config", str(config), "context", "create", name, "--docker", docker],
@@ -95,7 +95,7 @@ def test_contexts_are_those_of_the_docker_program(tmp_path: Path, monkeypatch: p
     assert resolve("docker", environment).url == "unix:///var/run/docker.sock"
     (config / "config.json").write_text('{"currentContext": "lab"}')
     assert resolve("docker", environment).source == f"docker context lab, current in {config}/config.json"
-    assert resolve("docker", {**environment, "DOCKER_HOST": "tcp://x:1"}).url == "tcp://x:1"  # it wins over contexts
+    assert resolve("docker", {**environment, "DOCKER_HOST": "tcp://x:1"}).url == "tcp://x:1"  # it overrides contexts
 
 
 @needs_docker_program

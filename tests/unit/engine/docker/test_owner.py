@@ -1,4 +1,4 @@
-"""Whose a container is, and whether that process has ended: what the label says, here and elsewhere."""
+"""The owner of a container, and whether that process has ended: labels of this machine and of others."""
 
 from __future__ import annotations
 

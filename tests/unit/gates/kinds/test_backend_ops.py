@@ -1,4 +1,4 @@
-"""The gate backend-ops: what test-backend-ops prints is believed only where all of it says the same."""
+"""The gate backend-ops: the output of test-backend-ops counts only if all its parts agree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def captured(name: str, backend: str = "CPU") -> ConsoleOutput:
 
 
 def printed(cases: Mapping[str, str], device: str = "CPU") -> str:
-    """What the tool prints of cases that are OK, FAIL or `not supported [CPU] `."""
+    """Return the tool's output for cases that are OK, FAIL or `not supported [CPU] `."""
     ran = {name: status for name, status in cases.items() if status in ("OK", "FAIL")}
     failing = [name for name, status in ran.items() if status == "FAIL"]
     passed, verdict = len(ran) - len(failing), "FAIL" if failing else "OK"
@@ -59,7 +59,7 @@ def _coloured(status: str) -> str:
 
 
 class Tool:
-    """A test-backend-ops that prints what it is told to."""
+    """A fake test-backend-ops with prepared output."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,7 +79,7 @@ class Tool:
         (self.root / "code").write_text(str(code))
 
     def alone(self, *texts: str) -> None:
-        """What it prints of a case alone, run by run, and the last from then on."""
+        """Set its output for a single case, run by run; the last one repeats."""
         for number, text in enumerate(texts, 1):
             name = "alone" if number == len(texts) else f"alone.{number}"
             (self.root / name).write_text(text)
@@ -104,7 +104,7 @@ def tool(tmp_path: Path) -> Tool:
 
 
 def listed(cases: Mapping[str, bool]) -> str:
-    """What `support --output csv` prints."""
+    """Return the output of `support --output csv`."""
     rows = ['"backend_name","op_name","op_params","test_mode","supported","error_message","backend_reg_name"']
     for name, yes in cases.items():
         op, _, rest = name.partition("(")
@@ -143,7 +143,7 @@ def test_a_failing_run_of_the_real_tool_is_read_with_its_cases_and_errors() -> N
     ("old", "new", "code", "told"),
     [
         ("", "", 1, "exit code 1 says otherwise"),
-        ("  2/2 tests passed\n", "", 0, "the number of tests passed is not there"),
+        ("  2/2 tests passed\n", "", 0, "the number of passed tests is missing"),
         ("1/1 backends passed\n\033[1;32mOK\033[0m\n", "", 0, "ends too early"),
         ("2/2 tests", "1/2 tests", 0, "says otherwise"),
         ("2/2 tests", "3/3 tests", 0, "counts 3 tests and names 2"),
@@ -193,7 +193,7 @@ def test_a_pass_without_a_count_says_that_nothing_says_how_many_there_should_be(
     tool.prints(printed({ADD: "OK"}))
     judgement = tool.judged()
     assert judgement.verdict is Verdict.PASS
-    assert "nothing says how many there should be" in judgement.reason
+    assert "the expected number of cases is not set" in judgement.reason
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_lost_cases_are_named_with_what_became_of_them_and_new_ones_are_told(too
     judgement = tool.judged(cases=case_list([ADD, MUL, "ADD(gone)"]), expected=2)
     assert judgement.verdict is Verdict.FAIL
     assert f"{MUL} (no longer supported)" in judgement.reason
-    assert "ADD(gone) (no such case any more)" in judgement.reason
+    assert "ADD(gone) (the case no longer exists)" in judgement.reason
     assert judgement.details["new"] == ["ADD(new)"]
     more = tool.judged(cases=case_list([ADD]))
     assert more.verdict is Verdict.PASS

@@ -118,7 +118,7 @@ def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:
         ("program: tool\n", "must is missing or empty: a program that did nothing has an exit code too"),
         ("program: tool\nmust: []\n", "must is missing"),
         ("program: tool\nmust: '('\n", "must: '(' is not a regular expression"),
-        ("program: tool\nmust: ''\n", "must: '' is found in every text"),
+        ("program: tool\nmust: ''\n", "must: '' matches every text"),
         ("program: tool\nmust: a\nmust_not: a\n", "must_not: 'a' must be printed, and must not"),
         ("program: tool\nmust: a\nexit: 256\n", "exit: 256 is not from 0 to 255"),
         ("must: a\n", "program is missing"),

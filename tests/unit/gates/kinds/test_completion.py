@@ -1,4 +1,4 @@
-"""Gate kind completion: what a run's end says, what a transcript is compared with, and what is not judged."""
+"""Gate kind completion: the end of a run, the references of a transcript, and runs that cannot be judged."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_a_state_is_not_compared_with_a_crash() -> None:
 
 
 def a_completion(tmp_path: Path, script: str, *, seconds: int = 20, tries: int = 2) -> Judgement:
-    """What the gate says of a program of that script, on this host."""
+    """Return the gate's result for a program with that script, on this host."""
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
     program(tmp_path / "bin", "llama-completion", script)
     model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))

@@ -1,4 +1,4 @@
-"""Settings of the gate completion: what a suite may say, and what is refused because it would prove nothing."""
+"""Settings of the gate completion: what a suite may contain, and what is refused because it would prove nothing."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"
         ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
         ((replace(ON, same_as="on"),), "same_as is itself"),
         ((OFF, replace(ON, env=())), "has the environment of off: a run would be compared with itself"),
-        ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
+        ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which itself has same_as: name off"),
         ((TranscriptState(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of nothing"),
         ((TranscriptState(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of nothing"),
         ((TranscriptState(expect="12"),), "is not a digest"),
-        ((TranscriptState(expect=md5_of(TEXT), transcript=b"other"),), "is not the one of the digest expected"),
+        ((TranscriptState(expect=md5_of(TEXT), transcript=b"other"),), "does not have the expected digest"),
     ],
 )
 def test_states_that_make_no_sense_are_refused(states: tuple[TranscriptState, ...], problem: str) -> None:
@@ -48,14 +48,14 @@ def test_states_that_make_no_sense_are_refused(states: tuple[TranscriptState, ..
     [
         ({"prompt": " "}, "the prompt is empty"),
         ({"prompt": "see {work}"}, "{work} would be replaced with a path"),
-        ({"args": ("--no-perf",)}, "takes away the line that shows that nothing was lost"),
+        ({"args": ("--no-perf",)}, "would remove the line that shows that nothing was lost"),
         ({"args": ("-n", "9")}, "-n is tokens:"),
         ({"tokens": 4096}, "do not fit into a context of 4096"),
         ({"env": (("LD_PRELOAD", "x"),)}, "LD_PRELOAD is set by the engine"),
         ({"env": (("A B", "x"),)}, "is not a variable name"),
         ({"flash_attention": "maybe"}, "is none of on, off and auto"),
         ({"sentinel": "("}, "is not a regular expression"),
-        ({"sentinel": "x*"}, "is found in every text"),
+        ({"sentinel": "x*"}, "matches every text"),
     ],
 )
 def test_prompts_that_cannot_be_put_are_refused(change: dict[str, object], problem: str) -> None:

@@ -1,4 +1,4 @@
-"""The gate drift: one context that fails fails it, and a divergence that grows is told."""
+"""The gate drift: one failing context fails it, and a growing divergence is reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_settings_of_drift_are_read(tmp_path: Path) -> None:
 
 
 def drifting(*means: float | None, error: float = 1e-6) -> Judgement:
-    """The judgement over contexts of 256, 512, … with these means; None is a context that could not be measured."""
+    """Return the judgement over contexts of 256, 512, … with these means; None is a context that could not be
+    measured."""
     checked = []
     for number, mean in enumerate(means):
         context = 256 << number

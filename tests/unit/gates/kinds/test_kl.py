@@ -144,7 +144,7 @@ def test_a_base_that_is_never_written_is_invalid_though_the_tool_exits_with_0(to
     )
     judgement = tool.judged()
     assert judgement.verdict is Verdict.INVALID
-    assert "is not there" in judgement.reason
+    assert "is missing" in judgement.reason
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_statistics_that_are_not_there_with_the_sentinel_are_invalid(tool: Perpl
     (tool.root / "test.out").write_text("")
     judgement = tool.judged()
     assert judgement.verdict is Verdict.INVALID
-    assert "the statistics are not there" in judgement.reason
+    assert "the statistics are missing" in judgement.reason
 
 
 def test_a_short_text_is_invalid_with_the_reason_and_is_not_tried_again(tool: PerplexityTool) -> None:
@@ -283,7 +283,7 @@ def test_a_missing_model_is_an_error_with_a_hint(tool: PerplexityTool) -> None:
 
 
 class Sized(Runner):
-    """A bench that can tell how large a kept file is."""
+    """A bench that knows the size of a kept file."""
 
     def size_of(self, kept: str) -> int | None:
         found = list(Path(self.memory).parent.rglob(kept))

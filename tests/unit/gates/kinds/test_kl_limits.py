@@ -1,4 +1,4 @@
-"""What llama-perplexity prints, limits drawn from noise, and the settings of the gate kl."""
+"""The output of llama-perplexity, limits from noise, and the settings of the gate kl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel greedy: equal passes, noise is what fresh servers differ by, and anything else is not judged."""
+"""Parallel greedy: equal tokens pass, differences within the noise of new servers pass, and others are not judged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def step(token: int, second: int, margin: float) -> TokenStep:
 
 
 def told(index: int, steps: list[tuple[int, int, float]], slot: int | None = None) -> dict[str, Any]:
-    """An answer of the server, as `/completion` gives it."""
+    """Return an answer of `/completion`."""
     return {
         "index": index,
         "id_slot": index if slot is None else slot,
@@ -80,7 +80,7 @@ def test_equal_tokens_pass_whatever_the_margins() -> None:
     near = [(A, B, 1.9), (B, C, 0.4), (C, A, 1.1)]
     verdict, reason, details = verdict_of_parallel(together(SAME, [near, SAME], [TURNED, TURNED]))
     assert verdict is Verdict.PASS
-    assert reason == "2 requests at once gave the tokens of one alone"
+    assert reason == "2 concurrent requests gave the tokens of a single one"
     assert (details["equal"], details["requests"], details["tokens"]) == (2, 2, 3)
 
 
@@ -98,7 +98,7 @@ def test_a_difference_is_held_against_what_fresh_servers_differ_by(
 ) -> None:
     found, reason, details = verdict_of_parallel(together(SAME, [TURNED, SAME], control))
     assert found is verdict, reason
-    assert "1 of 2 requests part from the one alone, first at token 1" in reason
+    assert "1 of 2 requests differ from the single one, first at token 1" in reason
     assert "the margin moved by 0.6" in reason
     assert (details["position"], details["expected_token"], details["actual_token"]) == (1, B, C)
 

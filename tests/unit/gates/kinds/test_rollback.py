@@ -1,4 +1,4 @@
-"""Gate kind rollback: what a test program says, and what must have happened for equal tokens to prove something."""
+"""Gate kind rollback: the output of the test program, and the conditions under which equal tokens prove something."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROMPTING = Prompting(model=TINY, prompt="Hello", tokens=4, tries=2)
         (0, RESTORED, Verdict.PASS, "main : recurrent rollback checkpoint restored successfully"),
         (0, SKIPPED, Verdict.INVALID, "nothing was tested: main : skipping for non-recurrent model"),
         (0, b"main : skipping because n_rs_seq is disabled\n", Verdict.INVALID, "nothing was tested"),
-        (0, b"", Verdict.INVALID, "it exited with 0, and no line says"),
+        (0, b"", Verdict.INVALID, "it exited with 0, but no line matches"),
         (1, b"main : logits mismatch at token 3 (0.1 != 0.2)\n", Verdict.FAIL, "main : logits mismatch at token 3"),
         (1, b"main : dirty-ctx logits mismatch at token 3 (1 != 2)\n", Verdict.FAIL, "main : dirty-ctx logits"),
         (1, b"main : rollback failed\n", Verdict.FAIL, "main : rollback failed"),
@@ -128,10 +128,16 @@ PLAIN = seen(an_answer())
             [drafted((5, 6, 8, 8))],
             0.0,
             Verdict.FAIL,
-            "speculative: speculation changes what comes: position 2",
+            "speculative: speculation changes the tokens: position 2",
         ),
-        ([PLAIN], [drafted((5, 6, 8, 8))], 0.3, Verdict.INVALID, "speculative: speculation changes what comes"),
-        ([PLAIN], [drafted((5, 6, 8, 8)), drafted()], 0.0, Verdict.INVALID, "speculative: with speculation, servers"),
+        ([PLAIN], [drafted((5, 6, 8, 8))], 0.3, Verdict.INVALID, "speculative: speculation changes the tokens"),
+        (
+            [PLAIN],
+            [drafted((5, 6, 8, 8)), drafted()],
+            0.0,
+            Verdict.INVALID,
+            "speculative: with speculation, new servers",
+        ),
         ([PLAIN, drafted((1, 2, 3, 4))], [drafted((5, 6, 8, 8))], 0.0, Verdict.INVALID, "speculative: without"),
         ([PLAIN], [seen(code=134)], 0.0, Verdict.FAIL, "speculative: with speculation: it crashed with SIGABRT"),
         ([seen()], [drafted()], 0.0, Verdict.INVALID, "speculative: without speculation: 0 answers"),
@@ -158,7 +164,7 @@ def test_a_draft_model_comes_with_the_argument_without_which_nothing_is_drafted(
 
 
 def reused(*cached: int, last: Sequence[int] = (5, 6, 7, 8)) -> Observation:
-    """A server that is asked three times, with so much from the cache each time."""
+    """Return a server that is asked three times, with that many tokens from the cache each time."""
     ids = [(5, 6, 7, 8), (5, 6, 7, 8), last]
     return seen(
         *(an_answer(one, timings={"cache_n": n, "prompt_n": 24 - n}) for one, n in zip(ids, cached, strict=True))
@@ -171,12 +177,12 @@ def reused(*cached: int, last: Sequence[int] = (5, 6, 7, 8)) -> Observation:
         ([reused(0, 20, 20)], Verdict.PASS, "reuse: 4 equal tokens; 20 of 24 of the prompt from the cache"),
         ([reused(0, 0, 0)], Verdict.INVALID, "reuse: nothing came from the cache"),
         ([reused(0, 20, 0)], Verdict.INVALID, "reuse: nothing came from the cache"),
-        ([reused(4, 20, 20)], Verdict.INVALID, "reuse: 4 tokens came from the cache of a fresh server"),
-        ([reused(0, 20, 20, last=(5, 6, 7, 1))], Verdict.FAIL, "reuse: going back to the prompt changes what comes"),
+        ([reused(4, 20, 20)], Verdict.INVALID, "reuse: 4 tokens came from the cache of a new server"),
+        ([reused(0, 20, 20, last=(5, 6, 7, 1))], Verdict.FAIL, "reuse: reusing the prompt changes the tokens"),
         (
             [reused(0, 20, 20, last=(5, 6, 7, 1)), reused(0, 20, 20)],
             Verdict.INVALID,
-            "reuse: servers started afresh do not agree: position 3",
+            "reuse: new servers do not agree: position 3",
         ),
     ],
 )
@@ -193,7 +199,7 @@ def test_the_worst_check_counts() -> None:
 
     found = run(RollbackSettings(prompting=PROMPTING, draft=DRAFT, reuse=True), bench)
 
-    # The scripted server answers three times where it is asked once: that one cannot be judged either.
+    # The scripted server gives three answers to one request, which cannot be judged either.
     assert found.verdict is Verdict.INVALID
     assert found.actual == "speculative INVALID, reuse INVALID"
 

@@ -1,4 +1,4 @@
-"""Gate kind routes: a switch changes the route that it claims to change, by counts and not by a line."""
+"""Gate kind routes: a switch changes the route that it claims to change, by counts instead of a single line."""
 
 from __future__ import annotations
 

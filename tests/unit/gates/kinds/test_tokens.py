@@ -51,7 +51,9 @@ def test_another_token_fails_with_its_place_and_margin_after_a_fresh_server_said
     found = judged(GOOD, wanted=(5, 6, 8, 8))
 
     assert found.verdict is Verdict.FAIL
-    assert found.reason == 'not as the reference: position 2: 7 "C", not 8 "D"; top-two margin 0.2 (logprob 0.405)'
+    assert (
+        found.reason == 'differs from the reference: position 2: 7 "C", not 8 "D"; top-two margin 0.2 (logprob 0.405)'
+    )
     assert [attempt.what for attempt in found.attempts] == ["server 1", "server 2"]
 
 
@@ -66,19 +68,19 @@ def test_a_digest_alone_fails_and_says_that_the_ids_would_tell_where() -> None:
     ("given", "more", "verdict", "reason"),
     [
         ((GOOD,), {"wanted": None}, Verdict.INVALID, "no reference yet"),
-        ((GOOD, OTHER), {"wanted": (5, 6, 8, 8)}, Verdict.INVALID, "servers started afresh do not agree: position 3"),
-        ((GOOD, OTHER), {"runs": 2}, Verdict.INVALID, "servers started afresh do not agree: position 3"),
-        ((GOOD,), {"wanted": (5, 6, 8, 8), "margin": 0.3}, Verdict.INVALID, "not as the reference: position 2"),
-        ((GOOD,), {"wanted": (5, 6, 8, 8), "margin": 0.1}, Verdict.FAIL, "not as the reference: position 2"),
+        ((GOOD, OTHER), {"wanted": (5, 6, 8, 8)}, Verdict.INVALID, "new servers do not agree: position 3"),
+        ((GOOD, OTHER), {"runs": 2}, Verdict.INVALID, "new servers do not agree: position 3"),
+        ((GOOD,), {"wanted": (5, 6, 8, 8), "margin": 0.3}, Verdict.INVALID, "differs from the reference: position 2"),
+        ((GOOD,), {"wanted": (5, 6, 8, 8), "margin": 0.1}, Verdict.FAIL, "differs from the reference: position 2"),
         (
             (seen(an_answer(), an_answer((5, 6, 7, 9))),),
             {},
             Verdict.FAIL,
-            "the same server, asked again, answers otherwise: position 3",
+            "the same server gave a different answer when asked again: position 3",
         ),
         ((seen(an_answer()),), {}, Verdict.INVALID, "1 answers to 2 requests"),
         ((seen(an_answer(), an_answer((5, 6))),), {}, Verdict.INVALID, "request 2: 2 tokens, not 4"),
-        ((seen(an_answer(), Reply(status=0, body=b"")),), {}, Verdict.INVALID, "no whole answer to request 2"),
+        ((seen(an_answer(), Reply(status=0, body=b"")),), {}, Verdict.INVALID, "no complete answer to request 2"),
         ((seen(an_answer(), Reply(status=503, body=b"")),), {}, Verdict.INVALID, "request 2: the server answered 503"),
         ((seen(an_answer(), Reply(status=500, body=b"")),), {}, Verdict.FAIL, "the server answered 500"),
         (
@@ -125,9 +127,9 @@ def test_a_state_that_must_be_like_another_passes_where_it_is() -> None:
 @pytest.mark.parametrize(
     ("given", "verdict", "reason"),
     [
-        ({"": [GOOD], "SWITCH=1": [OTHER]}, Verdict.FAIL, "on: not as off: position 3: 9"),
-        ({"": [GOOD], "SWITCH=1": [OTHER, GOOD]}, Verdict.INVALID, "on: servers started afresh do not agree"),
-        ({"": [GOOD, OTHER], "SWITCH=1": [OTHER]}, Verdict.INVALID, "off: servers started afresh do not agree"),
+        ({"": [GOOD], "SWITCH=1": [OTHER]}, Verdict.FAIL, "on: differs from off: position 3: 9"),
+        ({"": [GOOD], "SWITCH=1": [OTHER, GOOD]}, Verdict.INVALID, "on: new servers do not agree"),
+        ({"": [GOOD, OTHER], "SWITCH=1": [OTHER]}, Verdict.INVALID, "off: new servers do not agree"),
         ({"": [seen()], "SWITCH=1": [GOOD]}, Verdict.INVALID, "off: 0 answers to 2 requests; on: off gives nothing"),
     ],
 )

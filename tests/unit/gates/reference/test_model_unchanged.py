@@ -1,4 +1,4 @@
-"""A transcript that changed: what is evidence, and what of arguments and environments is the same path."""
+"""A changed transcript: what counts as evidence, and which arguments and environments are the same path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROMPTING = Prompting(model=MODEL, prompt="x", tokens=8, args=("-no-cnv", "-ctk"
 
 
 def judged(states: dict[str, str], *measured: tuple[str, str, bool], key: str = "state") -> Judgement:
-    """A judgement of states with these verdicts, and with evidence: state, verdict, whether it counts."""
+    """Return a judgement of states with these verdicts and evidence: state, verdict, whether it counts."""
     details: list[Any] = [{key: name, "verdict": verdict} for name, verdict in states.items()]
     worst = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in states.values()), Verdict.PASS)
     bare = Judgement(verdict=worst, reason="r", details={"states": details})

@@ -1,4 +1,4 @@
-"""Anchored patches: put on the exact blob they were made from, and on no other."""
+"""Anchored patches: applied to the exact blob from which they were made, and to no other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Anchored:
         self._run_cli = run_cli
 
     def made_by(self, changes: Changes, *options: str) -> bytes:
-        """The diff of a commit on the pin, as an anchored patch needs it."""
+        """Return the diff of a commit on the pin in the form of an anchored patch."""
         self.upstream.branch("work", self.pin)
         self.after = self.upstream.commit("Change", changes)
         return self.upstream.diff(self.pin, self.after, *(options or ("-U0", "--full-index")))
@@ -203,7 +203,7 @@ def test_an_anchored_patch_cannot_leave_the_tree(anchored: Anchored, path: str) 
 def test_plain_git_would_be_fooled_and_the_warning_says_so(anchored: Anchored, tmp_path: Path) -> None:
     diff = anchored.made_by(CHANGES["an insertion"])
     upstream: RepoBuilder = anchored.upstream
-    # git says OK and gives another tree.
+    # git reports success and gives a different tree.
     fooled = the_oracle(tmp_path / "oracle", upstream).apply(upstream.tree(anchored.pin), diff)
     assert fooled not in (None, upstream.tree(anchored.after))
     ran = anchored.verify(diff)

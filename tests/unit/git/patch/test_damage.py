@@ -22,7 +22,7 @@ def told(data: bytes) -> list[str]:
 
 
 def git_takes(data: bytes) -> bool:
-    """Whether `git apply` can read a patch: it need not apply."""
+    """Return whether `git apply` can read a patch, which need not apply."""
     ran = subprocess.run(
         ["git", "apply", "--numstat"], input=data, capture_output=True, env=hermetic_environment(), cwd="/"
     )

@@ -73,7 +73,7 @@ LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"{", b"}", b""]), max_size=
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[bytes, bytes, bytes, int]:
-    """A text, what becomes of it, what it became elsewhere, and the context of the diff."""
+    """Draw a text, its new version, a third version for the patch to meet, and the context of the diff."""
 
     def edited(lines: list[bytes], most: int) -> list[bytes]:
         result = list(lines)

@@ -43,7 +43,7 @@ def read_answer(pieces: Sequence[tuple[int, bytes]], ended: str) -> Answer:
 
 
 def answer(*events: str, head: str = HEAD, ended: str = "") -> Answer:
-    """Each event in a piece of its own, at 1, 2, 3, … ns; the head at 0."""
+    """Return an answer with each event in a separate piece, at 1, 2, 3, … ns; the head at 0."""
     pieces = [(0, head.encode())] + [(at, one.encode("utf-8", "surrogateescape")) for at, one in enumerate(events, 1)]
     return read_answer(pieces, ended)
 

@@ -1,4 +1,4 @@
-"""One exchange: when it is over, and what was read of it by then."""
+"""One exchange: when it is over, and what was read until then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 
 
 class Transport(asyncio.Transport):
-    """Takes what is written."""
+    """Accepts written data."""
 
     def __init__(self) -> None:
         super().__init__()

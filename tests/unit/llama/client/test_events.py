@@ -1,4 +1,4 @@
-"""The reader of event streams: the same events however a stream is split."""
+"""The reader of event streams: the same events for every split of a stream."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LINES = st.sampled_from(
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, list[str]]:
-    """A stream and its lines."""
+    """Draw a stream and its lines."""
     lines = draw(st.lists(_LINES, max_size=20))
     start = draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
     ends = [draw(st.sampled_from(["\n", "\r\n", "\r"])) for _ in lines]
-    # A CR with a LF after it is one end of a line: an empty line must not follow a lone CR with a LF.
+    # CR LF is one line end, so an empty line that ends with LF must not follow a lone CR.
     for at in range(1, len(lines)):
         if not lines[at] and ends[at - 1] == "\r" and ends[at] == "\n":
             ends[at] = "\r"
@@ -41,7 +41,7 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[str]]:
 
 
 def expected(lines: list[str]) -> list[Event]:
-    """The events of lines, as the specification says, in another way than ours."""
+    """Return the events of lines by the specification, with a different algorithm than ours."""
     found = []
     data: list[str] = []
     name = ""

@@ -13,7 +13,7 @@ from patchstack.llama.client.watch import EACH, SelfWatch
 
 
 class Loop:
-    """A loop whose clock goes as it is told."""
+    """A loop with a controlled clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -33,7 +33,7 @@ class Loop:
         return cast(asyncio.TimerHandle, None)
 
     def run(self, *late: float) -> None:
-        """Call each next sample so many seconds after it is due."""
+        """Call each next sample that many seconds after it is due."""
         for one in late:
             self.now = self.due + one
             self.call()

@@ -1,4 +1,4 @@
-"""The reader of HTTP answers, judged by h11, however an answer is split."""
+"""The reader of HTTP answers, compared with h11, for every split of an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BODY = st.binary(max_size=200)
 
 @st.composite
 def answers(draw: st.DrawFn) -> bytes:
-    """A whole answer: chunked, by length or to the close, with interim answers, extensions and trailers."""
+    """Draw a complete answer: chunked, by length or until the close, with interim answers, extensions and trailers."""
     out = b"".join(draw(st.lists(st.just(b"HTTP/1.1 100 Continue\r\n\r\n"), max_size=2)))
     status = draw(st.sampled_from([200, 404, 429, 503]))
     head = [b"HTTP/1.1 %d Words" % status, b"Content-Type: text/event-stream", b"X-A:  b \t"]
@@ -36,14 +36,14 @@ def answers(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def split(draw: st.DrawFn) -> list[bytes]:
-    """An answer, split anywhere."""
+    """Draw an answer, split anywhere."""
     whole = draw(answers())
     cuts = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=12)))
     return [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
 
 
 def read(pieces: list[bytes]) -> tuple[int, bytes, bool]:
-    """Status, body, and whether it was whole before the close."""
+    """Return status, body, and whether the answer was complete before the close."""
     reader = AnswerReader()
     body = b"".join(reader.feed(piece) for piece in pieces)
     done = reader.done

@@ -105,7 +105,7 @@ def test_an_expectation_that_two_traces_could_answer_is_refused() -> None:
         asked("route=mmq >= 1", [*COMPLETE, MMID])
     assert caught.value.hint == "say which: 'trace=mul_mat_route route=mmq >= 1'"
     assert asked("trace=moe_mmid_route route=mmq >= 1", [*COMPLETE, MMID]).count == 1
-    # Only one of them has such records: that one is meant.
+    # Only one of them has such records, so the expectation means that one.
     assert asked("route=vec_f >= 1", [*COMPLETE, MMID]).count == 1
 
 
@@ -123,10 +123,10 @@ def test_a_key_that_the_trace_does_not_have_is_named() -> None:
         ("mmq", "'mmq' is not key=value"),
         ("route= >= 1", "'route=' is not key=value"),
         ("route=mmq >= many", "is not key=value"),
-        ("route=mmq route=vec_f", "route is there twice"),
+        ("route=mmq route=vec_f", "route occurs twice"),
         ("route=mmq >= 0", ">= 0 is always the same"),
         ("route=mmq < 0", "< 0 is always the same"),
-        ("trace=nonsense route=mmq", "names no trace that is known"),
+        ("trace=nonsense route=mmq", "names no known trace"),
         ("route=" + "a*" * 400, "has more than 500 characters"),
     ],
 )

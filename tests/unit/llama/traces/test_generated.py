@@ -1,5 +1,5 @@
-"""1,000 generated logs against an oracle that takes each line apart by hand; then with lines dropped, doubled, cut or
-from two processes: the contradiction is found, or the sum is right."""
+"""1,000 generated logs against an oracle that parses each line separately. With lines that are dropped, duplicated, cut
+or from two processes, the contradiction is found, or the sum is right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counts(reading: Reading) -> Counter[tuple[str, str, int, str]]:
 
 
 def with_noise(chosen: random.Random, lines: list[str]) -> list[str]:
-    """Other lines between the records, and what a logger or a terminal does to them."""
+    """Add other lines between the records, and changes by a logger or a terminal."""
     out = []
     for line in lines:
         if chosen.random() < 0.1:
@@ -64,7 +64,7 @@ def test_every_count_of_a_generated_log_is_the_oracles(hundred: int) -> None:
 
 
 def damaged(chosen: random.Random, lines: list[str]) -> list[str]:
-    """The log with lines dropped, doubled or cut."""
+    """Return the log with lines dropped, duplicated or cut."""
     found = list(lines)
     for _ in range(chosen.randint(1, 3)):
         at = chosen.randrange(len(found))
@@ -93,11 +93,11 @@ def test_a_damaged_log_contradicts_or_counts_right(hundred: int) -> None:
         lines = damaged(chosen, made.lines)
         reading = read(*lines)
         told = [one for one in findings(reading) if one.holds is not True]
-        # What a process printed is what is true. No summary is a word too: whether there was more cannot be told.
+        # The printed lines are the truth. Without a summary it is not known whether there were more.
         if not told and not reading.empty:
             silent += 1
             assert counts(reading) == oracle(made.lines), (seed, lines)
-    assert silent < 60  # most damage is seen
+    assert silent < 60  # most damage is detected
 
 
 @pytest.mark.parametrize("how", ["one after the other", "interleaved"])
@@ -136,7 +136,7 @@ def test_a_log_that_is_read_in_pieces_counts_the_same() -> None:
 
 
 def step_lines(chosen: random.Random, steps: int) -> list[str]:
-    """A server's steps, and their summary."""
+    """Return a server's steps, and their summary."""
     made = [(chosen.choice((0, 1, 4)), chosen.choice((0, 0, 64))) for _ in range(steps)]
     lines = [
         f"trace_serving step={at} decode_tokens={decode} prompt_tokens={prompt} decode_slots={decode} started=0"

@@ -21,7 +21,7 @@ ROUTE = (
 
 
 def peak(blocks: Iterator[bytes]) -> tuple[Reader, int]:
-    """The reader after those blocks, and the most memory that it took meanwhile."""
+    """Return the reader after these blocks, and its peak memory."""
     made = Reader()
     tracemalloc.start()
     try:

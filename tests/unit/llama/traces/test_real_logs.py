@@ -38,7 +38,7 @@ def test_every_record_is_read_and_agrees_with_its_summary(path: Path) -> None:
     log = text_of(path)
     reading = read_bytes(log)
     assert [one for one in findings(reading) if one.holds is not True] == []
-    # By hand: a name anywhere in a line, whatever is in front of it.
+    # Written by hand: a name anywhere in a line, after any text.
     by_hand = Counter(found[1].decode() for found in re.finditer(rb"trace_(\w+?)(?<!_summary) \w+=[^\n]*\n", log))
     by_hand["kv_paged"] = len(re.findall(rb"kv_paged event=(?!summary)", log))
     for trace in reading.traces:
@@ -90,7 +90,7 @@ def test_graphs_that_cuda_replays_leave_no_records() -> None:
     counters = summed(summary.summaries).counters
     assert routes.graphs is not None and layout.graphs is not None
     assert routes.graphs.whole == counters["calls"] - counters["replayed"] == 44
-    # The rows of the embedding are read by the CPU, for every graph.
+    # The CPU reads the rows of the embedding, for every graph.
     assert layout.graphs.whole == counters["calls"] == 60
 
 

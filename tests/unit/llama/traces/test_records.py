@@ -66,7 +66,7 @@ def test_new_keys_at_the_end_are_let_pass() -> None:
         (ROUTE.replace("ne0=4096", "ne0=" + "9" * 40), "ne0 is '9999999999999999999999999999999999999999'"),
         (ROUTE + ROUTE, "two records in one line"),
         (ROUTE.replace(" ne12", " oops ne12"), "'oops' is not key=value"),
-        (ROUTE.replace("ne12=1", "ne11=1"), "ne11 is there twice"),
+        (ROUTE.replace("ne12=1", "ne11=1"), "ne11 occurs twice"),
         (ROUTE.replace("dst=Qcur-0", "dst="), "dst is ''"),
         (ROUTE.replace("dst=Qcur-0", "dst=a=b"), "dst is 'a=b'"),
         (PAGED.replace("num_free=509 ", ""), "num_free is missing"),

@@ -1,4 +1,5 @@
-"""The notebook's lines and tables: what was read out of them by hand comes out here, and what was misread too."""
+"""The notebook's lines and tables: the figures that people read from them are reproduced, and misread ones are
+found."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_type_40_is_nvfp4() -> None:
 
 
 def mmq_line(tokens: int, best: int) -> str:
-    """A record of phase 30: 8 of 256 experts for each token."""
+    """Return a record of phase 30: 8 of 256 experts for each token."""
     active = min(8 * tokens, 256)
     return (
         f"[LLAMA_MOE_MMQ_SHAPE] type=40 moe=1 ncols_dst={8 * tokens} nchannels_x=256 ncols_max={tokens}"
@@ -101,7 +102,8 @@ def mmq_line(tokens: int, best: int) -> str:
     )
 
 
-# Numbers of tokens and widths of tiles, with how many graphs of 120 calls: made to the sums that phase 30 prints.
+# Numbers of tokens and widths of tiles, with the number of graphs of 120 calls, chosen to give the sums that phase 30
+# prints.
 PHASE_30 = (
     *((26, 32, 1), (30, 32, 2), (36, 40, 2), (44, 48, 1), (60, 64, 2), (111, 64, 2)),
     *((132, 48, 1), (190, 64, 3), (192, 64, 3), (200, 112, 2), (510, 128, 14), (512, 128, 1)),

@@ -1,4 +1,5 @@
-"""The lock of a GPU: real processes that want it at once, die with it, and find what others left behind."""
+"""The lock of a GPU: real processes that want it at the same time, die while they hold it, and find the lock of a dead
+process."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_waiting_ends_when_its_time_is_over(lock: Directory) -> None:
 
 def test_the_lock_of_a_killed_process_is_taken_over_at_once_with_a_note(lock: Directory) -> None:
     child = lock.holding()
-    child.kill()  # and not waited for: a zombie is as gone
+    child.kill()  # and not waited for: a zombie counts as gone
     assert wait_for(lambda: look(here(), lock.places)[0].standing is Standing.DEAD)
     told: list[str] = []
     with gpu_lock(here(), "me", places=lock.places, tell=told.append) as held:
@@ -148,7 +149,7 @@ def test_an_interrupt_while_it_is_taken_leaves_nothing_behind(lock: Directory) -
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         answer = real(argv)
         if "change" in argv and not lock.owner.read_text().startswith("FREE"):
-            raise KeyboardInterrupt  # the change was made, and we never heard of it
+            raise KeyboardInterrupt  # the change was made, but its answer was lost
         return answer
 
     with pytest.raises(KeyboardInterrupt), gpu_lock(ask, "me", places=lock.places):

@@ -1,4 +1,4 @@
-"""Files of a GPU's lock: the one that others agreed on, and one that says nothing, is a link, or is not written."""
+"""Files of a GPU's lock: the agreed form, and files that are empty, links, or not writable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTEBOOK = "FREE released-by-claude-fp4norm-profile 1782828229\n"
 
 @pytest.fixture
 def agreed(places: Places) -> Path:
-    """The owner file that scripts by hand have agreed on, in the home."""
+    """Return the owner file that hand-written scripts use, in the home directory."""
     directory = places.home / "gpu_bench_lock"
     directory.mkdir()
     return directory / "owner"
@@ -61,7 +61,7 @@ def test_an_owner_of_the_agreed_file_is_named_and_never_taken_over(lock: Directo
     with pytest.raises(GpuTaken) as raised, gpu_lock(here(), "gate", places=both(lock), stale=0.1, wait=1):
         pass
     assert "'claude-fp4norm-profile 1782828229' has the GPU, by ~/gpu_bench_lock/owner for " in raised.value.message
-    assert raised.value.hint == "where nobody uses the GPU any more: patchstack gpu unlock --force"
+    assert raised.value.hint == "if nobody uses the GPU any more: patchstack gpu unlock --force"
     assert agreed.read_text() == "claude-fp4norm-profile 1782828229\n"
     assert not lock.owner.exists()
 

@@ -1,4 +1,4 @@
-"""Who has a GPU's lock, from what its file says: alive, gone, or not to be told. Decided from facts alone."""
+"""The owner of a GPU's lock, from the text of its file: alive, gone, or unknown."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
         (a_file(OWNER, at()), NOW, 0.0, Standing.LIVE, "(gate) has the GPU for 8 min"),
         (a_file(OWNER, at(370.0)), NOW, 0.0, Standing.DEAD, "no sign of life for 130 s"),
         (a_file(OWNER, at()), NOW, 200.0, Standing.DEAD, "no sign of life for 200 s"),
-        # The clock jumped by a day: the time since the machine's start has not.
+        # The clock jumped by a day, but the uptime did not.
         (a_file(OWNER, at(490.0, 1490.0)), replace(NOW, epoch=90000.0), 0.0, Standing.LIVE, "has the GPU"),
         (a_file(OWNER, at(370.0, 90000.0)), NOW, 0.0, Standing.DEAD, "no sign of life for 130 s"),
-        # A machine that tells no such time has only its clock; a sign from the future is watched.
+        # A machine without uptime has only its clock; a heartbeat from the future is observed for some time.
         (a_file(OWNER, at(None, 1490.0)), replace(NOW, uptime=None), 0.0, Standing.LIVE, "has the GPU"),
         (a_file(OWNER, at(None, 1300.0)), replace(NOW, uptime=None), 0.0, Standing.DEAD, "for 200 s"),
         (a_file(OWNER, at(None, 9000.0)), replace(NOW, uptime=None), 0.0, Standing.LIVE, "has the GPU"),
@@ -66,14 +66,14 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
         (a_file(OWNER, at(900.0)), NOW, 0.0, Standing.LIVE, "has the GPU"),
         (a_file(OWNER, at(900.0)), NOW, 130.0, Standing.DEAD, "no sign of life while we looked"),
         (a_file(OWNER, at(boot="before")), NOW, 0.0, Standing.DEAD, "the machine was restarted since then"),
-        # The owner's process is one of the machine's own, and can be looked at.
+        # The owner's process is on the machine itself, and can be inspected.
         (a_file(THERE, at(), STAT), NOW, 0.0, Standing.LIVE, "has the GPU"),
         (a_file(THERE, at(10.0), STAT), NOW, 0.0, Standing.LIVE, "no sign of life for 490 s, but its process exists"),
         (a_file(THERE, at(), ""), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), STAT.replace("777", "778")), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), STAT.replace(" S ", " Z ")), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), None), NOW, 0.0, Standing.LIVE, "has the GPU"),
-        # In another namespace a number means another process.
+        # In another namespace a number means a different process.
         (a_file(replace(THERE, namespace="pid:[2]"), at(), ""), NOW, 0.0, Standing.LIVE, "has the GPU"),
         # One of our own machine, wherever the GPU is.
         (a_file(ME, at()), NOW, 0.0, Standing.LIVE, "has the GPU"),

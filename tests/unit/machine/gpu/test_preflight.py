@@ -85,16 +85,16 @@ def test_a_calm_machine_passes_every_check() -> None:
             replace(CALM, contained="docker", gpus=(replace(IDLE, memory=4.0),)),
         ),
         (
-            *("gpu-apps", "FAIL", "40000 MiB are in use by what cannot be seen from inside docker"),
+            *("gpu-apps", "FAIL", "40000 MiB are in use by processes that cannot be seen from inside docker"),
             replace(CALM, contained="docker", gpus=(replace(IDLE, memory=40000.0),)),
         ),
         ("gpu-load", "FAIL", "the GPU is 97% busy; 5% may be", replace(CALM, gpus=(replace(IDLE, load=97.0),))),
         ("gpu-load", "PASS", "5% busy", replace(CALM, gpus=(replace(IDLE, load=5.0),))),
         (
-            *("gpu-load", "INVALID", "the GPU's load cannot be read: nvidia-smi tells none"),
+            *("gpu-load", "INVALID", "the GPU's load cannot be read: nvidia-smi reports none"),
             replace(CALM, gpus=(replace(IDLE, load=None),)),
         ),
-        ("gpu-load", "INVALID", "the GPU's load cannot be read: nvidia-smi tells none", replace(CALM, gpus=None)),
+        ("gpu-load", "INVALID", "the GPU's load cannot be read: nvidia-smi reports none", replace(CALM, gpus=None)),
         (
             *("throttle", "FAIL", "clocks are held down (GPU 0: hardware thermal slowdown); 95 °C; 3.5 W"),
             replace(CALM, gpus=(replace(IDLE, temperature=95.0, slowed=("hardware thermal slowdown",)),)),
@@ -104,7 +104,7 @@ def test_a_calm_machine_passes_every_check() -> None:
             replace(CALM, gpus=(replace(IDLE, capped=True),)),
         ),
         (
-            *("throttle", "INVALID", "whether clocks are held down is not told; 36 °C; 3.5 W"),
+            *("throttle", "INVALID", "it is not reported whether clocks are held down; 36 °C; 3.5 W"),
             replace(CALM, gpus=(replace(IDLE, slowed=None),)),
         ),
         ("containers", "PASS", "none but ours", replace(CALM, containers=(OURS,))),
@@ -161,7 +161,7 @@ def test_a_gpu_that_cannot_be_read_is_invalid_and_none_fails() -> None:
 def test_a_mig_gpu_tells_no_load_and_says_why() -> None:
     cut = replace(SPARK, gpus=(replace(GPU, mig_mode=True),))
     check = judged(replace(CALM, gpus=(replace(IDLE, load=None),)), machine=cut)["gpu-load"]
-    assert check.words == "the GPU's load cannot be read: a GPU cut into MIG instances tells none"
+    assert check.words == "the GPU's load cannot be read: a GPU with MIG instances reports none"
 
 
 def test_a_run_on_the_cpu_asks_nothing_of_the_gpu() -> None:
@@ -188,7 +188,7 @@ def test_what_is_allowed_by_name_or_pattern_does_not_stop_a_run() -> None:
 def test_a_name_that_is_no_check_is_refused_with_a_guess() -> None:
     with pytest.raises(UsageError, match="'cpu-laod' is not a check of the machine") as raised:
         allowed(("containers", "cpu-laod"))
-    assert raised.value.hint == f"perhaps you meant cpu-load; there are: {', '.join(NAMES)}"
+    assert raised.value.hint == f"perhaps you meant cpu-load; the checks are: {', '.join(NAMES)}"
 
 
 def test_a_busy_machine_is_invalid_and_never_fail() -> None:
@@ -238,7 +238,7 @@ def test_containers_that_cannot_be_listed_are_not_no_containers() -> None:
         "docker does not list its containers: permission denied while trying to connect"
     )
     inside = read_activity({"contained": Reply(code=0, text="docker\n")})
-    assert inside.containers_problem == "this is the inside of a container (docker): those beside it cannot be seen"
+    assert inside.containers_problem == "this is inside a container (docker): other containers cannot be seen"
     assert read_activity({"podman": Reply(code=0, text="odd\n")}).containers is None
     twice = Reply(code=0, text="id\tme\tgate\timage\tname\n")
     assert read_activity({"docker1": twice, "podman": twice}).containers == (
@@ -268,7 +268,7 @@ def test_a_machine_that_calms_down_is_waited_for_and_says_how_long(
     assert flight.ok, flight
     assert flight.waited > 1.0
     assert checks["gpu-apps"].words.startswith("no compute processes (after ")
-    assert told == ["the machine is not calm yet (gpu-apps, gpu-load): waiting up to 30 s"]
+    assert told == ["the machine is not idle yet (gpu-apps, gpu-load): waiting up to 30 s"]
 
 
 def test_a_machine_that_stays_busy_is_given_up_after_the_time_allowed(
@@ -308,7 +308,7 @@ def test_the_callers_own_lock_is_no_obstacle_and_anothers_is(tmp_path: Path) -> 
 
 @pytest.fixture
 def engine_socket() -> Iterator[Path]:
-    """A directory with a socket called docker.sock; its path is short, as sockets' paths must be."""
+    """Make a directory with a socket called docker.sock. Its path is short, because paths of sockets are limited."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{directory}/docker.sock")
         yield Path(directory)

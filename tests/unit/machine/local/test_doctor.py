@@ -136,7 +136,7 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
     }
     assert all(found.get for found in checkup.checks if found.state is not State.OK)
     assert list(advice_lines(checkup)) == [
-        "missing: git, for everything: it reads repositories and is the judge of what applies: apt install git",
+        "missing: git, for everything: it reads repositories and decides what applies: apt install git",
         "missing: docker, for builds, in a sandbox: start it",
         "missing: host, for builds on this machine, without a sandbox: apt install g++ cmake ninja-build",
         "missing: patchstack[build], for proofs and provenance of every build: "
@@ -344,7 +344,7 @@ def test_programs_that_answer_are_read(tmp_path: Path) -> None:
     program("docker", "echo unknown command >&2; exit 1")
     facts = ask(tmp_path, lambda spec: FakeEngine(lambda: DOCKER), "docker", PATH=f"{tmp_path / 'bin'}:/bin:/usr/bin")
     assert (facts.gpus, facts.buildx) == (None, None)
-    assert facts.gpu_problem == "nvidia-smi is here and fails: is the driver loaded?"
+    assert facts.gpu_problem == "nvidia-smi exists, but fails: is the driver loaded?"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tools of this machine: which is taken, by what it was found, and what it says of its age."""
+"""Tools of this machine: which one is used, how it was found, and its version."""
 
 from __future__ import annotations
 

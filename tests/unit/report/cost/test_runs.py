@@ -1,4 +1,4 @@
-"""Files of measured times: documents of bench, rows of llama-batched-bench, and what is neither."""
+"""Files of measured times: documents of bench, rows of llama-batched-bench, and files that are neither."""
 
 from __future__ import annotations
 

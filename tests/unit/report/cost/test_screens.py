@@ -32,7 +32,7 @@ GB10 = find_machine("gb10")
 
 @pytest.fixture
 def subject(tmp_path: Path) -> Subject:
-    """A hybrid of experts under a server's command line."""
+    """Return a hybrid of experts with a server's command line."""
     keys, shapes = hybrid_35b(vocab=1000)
     path = write_shape(tmp_path / "model.gguf", keys | {"general.name": "<b>\x1b[31mevil</b>"}, shapes)
     return open_subject(path, ["llama-server", "-c", "32768", "-np", "4", "--odd", "1"])

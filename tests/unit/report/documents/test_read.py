@@ -74,14 +74,14 @@ GATES: dict[str, Any] = {
 
 
 def the_report(document: dict[str, Any]) -> Report:
-    """The document as its reader gives it."""
+    """Return the document from its reader."""
     (found,) = read_documents(json.dumps(document), "here")
     return found
 
 
 @pytest.fixture
 def documents(tmp_path: Path, run_cli: RunCli) -> dict[str, Any]:
-    """One of each kind, real where that is quick."""
+    """Return one document of each kind, real ones if that is quick."""
     fork = a_fork(tmp_path)
     fork.edit_patch(2, "+changed by commit 2", "+changed in /home/jane/x")
     fork.upstream.commit("Turn it upside down (#7)", {"src/kernel.cu": "nothing\n"})
@@ -97,7 +97,7 @@ def documents(tmp_path: Path, run_cli: RunCli) -> dict[str, Any]:
 
 
 def asked(run_cli: RunCli, place: Path, verb: str, *documents: Any) -> Ran:
-    """A command of `ci` on documents."""
+    """Run a command of `ci` on documents."""
     path = place / "documents.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in documents))
     where = ["--patches", place / "patches", "--root", place] if verb in ("annotate", "sarif") else []
@@ -143,7 +143,7 @@ def test_a_series_that_was_not_looked_at_is_an_error_everywhere(tmp_path: Path, 
     assert asked(run_cli, tmp_path, "annotate", document).stdout == (
         "::error title=patchstack verify a::no pin%0Ahint: fetch it\n"
     )
-    assert "not looked at" in asked(run_cli, tmp_path, "summary", document).stdout
+    assert "not examined" in asked(run_cli, tmp_path, "summary", document).stdout
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def by_dpkg(directory: Path, repo: RepoBuilder, pin: str, patches: Path) -> str 
     ran = subprocess.run(
         ["dpkg-source", "--before-build", tree], cwd=directory, capture_output=True, env=hermetic_environment()
     )
-    # It takes patches for applied already, and succeeds, if the first one does not apply.
+    # If the first patch does not apply, it assumes that all are already applied, and succeeds.
     if ran.returncode or not (tree / ".pc" / "applied-patches").is_file():
         return None
     shutil.rmtree(tree / "debian")

@@ -1,4 +1,4 @@
-"""The directory of a series: which files count, in which order, and what is said of those that cannot be read."""
+"""The directory of a series: the files that count, their order, and the messages about files that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms in which patches come: suffixes, packed files, mailboxes, cover letters, names of any depth, shared numbers."""
+"""Forms of patches: suffixes, packed files, mailboxes, cover letters, names of any depth, shared numbers."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_patches_of_a_directory_are_in_the_order_of_their_bytes(tmp_path: Path) 
 
 _SUFFIX = re.compile(r"(?<![a-z])\.(?:patch|diff|mbox|anchored)(?![\w.])")
 
-# What is not a name of a patch in a series: git's names in a scratch directory, and what patches may not add to a tree.
+# Not names of patches in a series: git's names in a scratch directory, and names that patches may not add to a tree.
 _OTHERS = {
     "git/format.py": ["--suffix=.patch", r"\d+-(.*)\.patch\Z"],
     "workspace/model.py": ["*.patch"],
@@ -100,7 +100,8 @@ _OTHERS = {
 
 
 def suffixes(source: str) -> list[str]:
-    """The strings of a module that hold a suffix, but for what people read: docstrings, and texts with a blank."""
+    """Yield the strings of a module with a suffix, except for texts that people read: docstrings, and texts with a
+    blank."""
     return sorted(text for text in _strings(ast.parse(source)) if _SUFFIX.search(text) and " " not in text)
 
 

@@ -1,4 +1,4 @@
-"""quilt directories: the order of the `series` file, and that no part of a directory is applied in silence."""
+"""quilt directories: the order of the `series` file, and that no part of a directory is silently omitted."""
 
 from __future__ import annotations
 

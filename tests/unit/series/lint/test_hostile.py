@@ -1,4 +1,4 @@
-"""What a patch can write to make the rules slow: work grows with the length of what is read, and no faster."""
+"""Patches that try to make the rules slow: the work grows at most linearly with the length of the text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import RunCli
 from tests.support.builders import a_fork
 
 SECONDS = 30.0
-"""Of the processor. Each of these takes less than one; they took minutes, hours or years."""
+"""CPU seconds. Each case takes less than one; without limits they would take minutes, hours or years."""
 
 parts = st.sampled_from(["a", "b", "/", "*", "**", "**/", "?", "[ab]", "[!a]", "[b", "]", "."])
 globs = st.lists(parts, max_size=7).map("".join)

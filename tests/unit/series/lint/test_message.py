@@ -48,7 +48,7 @@ KEPT = {
 
 
 def taken_by_am(directory: Path, body: str) -> tuple[bool, bool]:
-    """Whether real `git am --keep` gives the message and author back, and whether lint has something to say."""
+    """Return whether real `git am --keep` keeps the message and author, and whether lint has a finding."""
     fork = a_fork(directory, 0)
     fork.repo.commit("A subject", {"src/other.cpp": "changed\n"}, body=body)
     fork.repo.git("format-patch", "-q", "--keep-subject", "-o", fork.series, f"{fork.pin}..product")

@@ -1,4 +1,4 @@
-"""Secrets are looked for in a whole file first: that look must overlook none that a look at each line finds."""
+"""A whole file is searched for secrets first: this search must miss none that the search of each line finds."""
 
 from __future__ import annotations
 

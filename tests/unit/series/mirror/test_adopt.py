@@ -1,4 +1,5 @@
-"""Adoption: patches of any origin become a branch and a mirror that give the same tree: a series like others."""
+"""Adoption: patches of any origin become a branch and a mirror that give the same tree, and then are a normal
+series."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fork:
 
 
 class Adopting:
-    """Runs patchstack in a workspace that it writes."""
+    """Run patchstack in a workspace that it writes."""
 
     def __init__(self, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]) -> None:
         self._patchstack, self._capsys = patchstack, capsys
@@ -212,7 +213,7 @@ def test_a_killed_run_is_finished_by_the_same_command(
 
 
 def contents(directory: Path) -> dict[Path, bytes]:
-    """Every file below a directory."""
+    """Return every file below a directory."""
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
@@ -255,8 +256,8 @@ def test_a_path_that_patches_may_not_touch_is_adopted_with_a_waiver(fork: Fork, 
     )
     ran = adopt(run, fork, patches)
     assert ran.code == 0, ran.told
-    assert "note: patchstack.yaml waives the rule paths for 1 patch: they came as they are\n" in ran.stderr
-    assert "rule: paths\n      patch: 2\n      why: adopted as it came\n" in Path("patchstack.yaml").read_text()
+    assert "note: patchstack.yaml waives the rule paths for 1 patch: they are adopted unchanged\n" in ran.stderr
+    assert "rule: paths\n      patch: 2\n      why: adopted unchanged\n" in Path("patchstack.yaml").read_text()
     assert run("export").code == 0
 
 

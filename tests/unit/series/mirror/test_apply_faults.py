@@ -1,4 +1,5 @@
-"""`patchstack apply` when things go wrong: hostile journals, files for directories, errors half-way, two at once."""
+"""`patchstack apply` when things go wrong: hostile journals, files in place of directories, errors in the middle, two
+runs at once."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def lay_out(root: Path) -> None:
 
 
 class Dies:
-    """Raises at the n-th call that changes a directory, across all the ways there are."""
+    """Raises at the n-th call that changes a directory, over all functions that do so."""
 
     NAMES = ("unlink", "rename", "replace", "mkdir", "rmdir")
 
@@ -73,7 +74,7 @@ class Dies:
 
 
 def calls(tmp_path: Path) -> int:
-    """How many calls a whole install makes."""
+    """Return how many calls a whole install makes."""
     root = tmp_path / "counted"
     root.mkdir()
     lay_out(root)
@@ -94,7 +95,7 @@ def test_killed_at_any_call_it_is_as_before_or_resume_makes_it_as_after(tmp_path
         lay_out(root)
         with pytest.MonkeyPatch.context() as context:
             Dies(context, at, KeyboardInterrupt)
-            # The kill of a process runs none of our handlers either.
+            # A killed process runs none of our handlers either.
             context.setattr("shutil.rmtree", lambda *args, **kwargs: None)
             with pytest.raises(KeyboardInterrupt):
                 install(root, CHANGES)
@@ -129,7 +130,7 @@ def test_an_error_at_any_call_leaves_all_as_before(tmp_path: Path) -> None:
                 assert written or "nothing was changed" in error.message
                 assert files(root) == (NEW if written else OLD), at
             else:
-                assert files(root) == NEW, at  # an empty directory that could not go is not a failure
+                assert files(root) == NEW, at  # an empty directory that could not be removed is not a failure
     assert failed > 8
 
 

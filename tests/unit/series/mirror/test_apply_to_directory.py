@@ -34,7 +34,7 @@ from tests.support.builders import (
 
 
 def check_out(repo: RepoBuilder, rev: str, directory: Path) -> Path:
-    """The files of a commit in a plain directory."""
+    """Write the files of a commit to a plain directory."""
     directory.mkdir()
     archive = subprocess.run(["git", "-C", repo.path, "archive", rev], check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", directory], input=archive, check=True)
@@ -42,7 +42,7 @@ def check_out(repo: RepoBuilder, rev: str, directory: Path) -> Path:
 
 
 def tree_on_disk(repo: RepoBuilder, directory: Path) -> str:
-    """The tree git sees in a directory."""
+    """Return the tree that git sees in a directory."""
     index = repo.path.parent / "index-of-disk"
     index.unlink(missing_ok=True)
 

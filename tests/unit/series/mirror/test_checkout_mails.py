@@ -31,7 +31,7 @@ def rewritten(path: Path, *changes: tuple[str, str]) -> None:
 
 
 def as_git_am(fork: Fork, directory: Path) -> str:
-    """The head that real `git am` gives, each author being the committer too."""
+    """Return the head that real `git am` gives, with each author as the committer."""
     run_git("clone", "-q", "--template=", fork.upstream.path, directory, cwd=fork.series.parent)
     run_git("checkout", "-q", "-b", "am", fork.pin, cwd=directory)
     for path in fork.patches:
@@ -45,7 +45,7 @@ def as_git_am(fork: Fork, directory: Path) -> str:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Fork:
-    """A series that others' git wrote: several ways to say subject, author, date and message."""
+    """Return a series from other versions of git: several forms of subject, author, date and message."""
     fork = a_fork(
         tmp_path,
         steps=[

@@ -1,4 +1,4 @@
-"""`patchstack checkout --worktree-of`: the fork's branch in a clone that exists, with a work tree of its own."""
+"""`patchstack checkout --worktree-of`: the fork's branch in an existing clone, with a separate work tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.builders import Fork, RepoBuilder, a_fork, run_git
 
 @pytest.fixture
 def fork(tmp_path: Path, patchstack: Patchstack) -> Fork:
-    """A fork of three commits, exported."""
+    """Return an exported fork of three commits."""
     made = a_fork(tmp_path, 3)
     for path in made.patches:
         path.unlink()
@@ -29,7 +29,7 @@ def fork(tmp_path: Path, patchstack: Patchstack) -> Fork:
 
 @pytest.fixture
 def clone(fork: Fork, tmp_path: Path) -> RepoBuilder:
-    """A clone of the upstream that knows nothing of the fork, with hooks that must not run."""
+    """Return a clone of the upstream without the fork, with hooks that must not run."""
     run_git("clone", "--quiet", str(fork.upstream.path), str(tmp_path / "clone"), cwd=tmp_path)
     for name in ("post-checkout", "prepare-commit-msg", "post-commit"):
         hook = tmp_path / "clone" / ".git" / "hooks" / name
@@ -39,7 +39,7 @@ def clone(fork: Fork, tmp_path: Path) -> RepoBuilder:
 
 
 def files_of(clone: RepoBuilder) -> dict[str, bytes]:
-    """Everything of a clone but its object store and its work trees' administration."""
+    """Return everything of a clone except its object store and the administration of its work trees."""
 
     def below() -> Iterator[Path]:
         for path in sorted(clone.path.rglob("*")):
@@ -127,7 +127,7 @@ def test_without_files_there_is_the_branch_and_an_empty_tree(
 
 
 def upstream_by_url(root: Path) -> None:
-    """The workspace names an upstream that nobody can reach."""
+    """The workspace names an unreachable upstream."""
     file = root / "patchstack.yaml"
     lines = file.read_text().splitlines(True)
     changed = ["    upstream: https://127.0.0.1:9/x.git\n" if "upstream:" in line else line for line in lines]

@@ -19,7 +19,7 @@ NEW: list[tuple[str, Changes]] = [
 
 @pytest.fixture
 def anchored(tmp_path: Path, patchstack: Patchstack) -> Fork:
-    """A fork, exported without context, that is then taken away."""
+    """Return a fork that was exported without context and then removed."""
     fork = a_fork(tmp_path, 3, [*kernel_steps(range(1, 4)), *NEW])
     for path in fork.patches:
         path.unlink()
@@ -30,7 +30,7 @@ def anchored(tmp_path: Path, patchstack: Patchstack) -> Fork:
 
 
 def applied_by_git(fork: Fork, patches: list[Path], index: Path) -> str:
-    """The tree that git's own apply gives, on the pin."""
+    """Return the tree that git's own apply gives on the pin."""
     at = fork.upstream.path
 
     run_git("read-tree", fork.pin, cwd=at, GIT_INDEX_FILE=str(index))

@@ -32,7 +32,7 @@ def workspace(fork: Fork, extra: str = "") -> None:
 
 
 def fresh(tmp_path: Path, *steps: tuple[str, Changes]) -> Fork:
-    """A fork whose series was never written."""
+    """Return a fork whose series was never written."""
     fork = a_fork(tmp_path, 3, steps or None)
     for path in fork.patches:
         path.unlink()
@@ -64,7 +64,7 @@ def test_one_commit_is_one_patch_and_verify_holds(tmp_path: Path, patchstack: Pa
 
 def test_the_fork_comes_back_with_the_same_ids(tmp_path: Path, patchstack: Patchstack) -> None:
     fork = fresh(tmp_path, *RICH)
-    # A commit with another committer, an odd message and an encoding of its own, as a raw object.
+    # A commit with a different committer, an unusual message and an encoding, as a raw object.
     head, tree = fork.repo.head(), fork.repo.tree(fork.repo.head())
     blob = run_git("hash-object", "-w", "--stdin", cwd=fork.repo.path).stdout
     assert blob
@@ -89,7 +89,7 @@ def test_the_fork_comes_back_with_the_same_ids(tmp_path: Path, patchstack: Patch
     assert again.git("status", "--short") == ""
     assert again.git("rev-list", f"{fork.pin}..product") == fork.repo.git("rev-list", f"{fork.pin}..product")
     run_git("fsck", "--strict", "--no-dangling", "--connectivity-only", cwd=tmp_path / "again")
-    # Exported from what was recreated, it is the same series again.
+    # An export of the recreated fork gives the same series.
     before = files(fork)
     (tmp_path / "patchstack.yaml").write_text(
         (tmp_path / "patchstack.yaml").read_text().replace("fork: fork", "fork: again")
@@ -236,14 +236,14 @@ def test_numbers_stay_through_a_rebase_a_drop_an_insertion_and_an_appended_commi
     for subject, changes in kernel_steps(range(1, 6)):
         fork.repo.commit(subject, changes)
     assert patchstack("export") == 0
-    # Dropped: 3. Then one more at the end.
+    # Commit 3 is dropped, and one is added at the end.
     fork.repo.branch("product", fork.pin)
     for subject, changes in kernel_steps([1, 2, 4, 5, 6]):
         fork.repo.commit(subject, changes)
     assert patchstack("export") == 0
     assert [name[:4] for name in files(fork)] == ["0001", "0002", "0004", "0005", "0006", "seri"]
     assert b"retired: [3]" in files(fork)["series.lock"]
-    # Put in between 2 and 4: 3 is retired, so there is no number left.
+    # Insert one between 2 and 4: 3 is retired, so no number is left.
     fork.repo.branch("product", fork.pin)
     for subject, changes in kernel_steps([1, 2, 7, 4, 5, 6]):
         fork.repo.commit(subject, changes)
@@ -373,7 +373,7 @@ def test_in_anchored_form_a_series_holds_none_of_the_text_around_its_changes(
     assert "git apply would put the lines in the wrong place" in capsys.readouterr().err
     assert patchstack("checkout", "product", "again") == 0
     assert run_git("rev-parse", "product", cwd=tmp_path / "again").stdout.decode().strip() == fork.commits[-1]
-    # Back to the plain form: the numbers stay, the names change.
+    # In the plain form again: the numbers stay, the names change.
     workspace(fork)
     assert patchstack("export") == 0
     assert [name for name in files(fork) if name[0] == "0"] == ["0001-Hook.patch", "0002-Own-file.patch"]

@@ -1,4 +1,4 @@
-"""A fork of twenty commits, rewritten in every way a maintainer rewrites: which numbers stay."""
+"""A fork of twenty commits, rewritten in every way that maintainers use: the numbers that stay."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Step = tuple[str, dict[int, str]]
 
 
 def steps() -> list[Step]:
-    """Twenty commits, each changing six lines of its own."""
+    """Return twenty commits, each of which changes six different lines."""
     return [(f"Commit {n}", {15 * n + i: f"line {i} of commit {n}" for i in range(6)}) for n in range(1, 21)]
 
 
 class Rewritten:
-    """The fork, its workspace, and what an export makes of its branch."""
+    """The fork, its workspace, and the exports of its branch."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fork: Fork = a_fork(tmp_path, 1)
@@ -37,7 +37,7 @@ class Rewritten:
         return guarded(app)
 
     def export(self, told: list[Step], *args: str) -> list[tuple[int, str]]:
-        """Rewrite the branch to these commits, export, and give number and subject of every patch."""
+        """Rewrite the branch to these commits, export, and return number and subject of every patch."""
         repo = self.fork.repo
         repo.branch("product", self.fork.pin)
         lines: dict[int, str] = {}

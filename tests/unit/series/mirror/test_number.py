@@ -1,4 +1,4 @@
-"""Numbers are names: which commit is which patch, and which number it gets."""
+"""Numbers are names: the patch of each commit, and the number that it gets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def known(*numbers: int) -> list[Known]:
 
 
 def coming(*names: str) -> list[Coming]:
-    """Commits by name: `7` is patch 7's commit, `7'` a rewritten one with its subject, `x` a new one."""
+    """Return commits by name: `7` is patch 7's commit, `7'` a rewritten one with its subject, `x` a new one."""
     made = []
     for position, name in enumerate(names):
         number = name.rstrip("'")
@@ -75,7 +75,7 @@ def test_a_patch_keeps_its_number_and_a_new_one_takes_a_free_gap(
     if order == sorted(order):
         assert (got, gone) == (given, retired)
     else:
-        # Of two that changed places either may keep its number; the other's is retired.
+        # If two commits change places, either may keep its number; the number of the other is retired.
         assert sum(number == int(name) for name, number in zip(names, got, strict=True)) == len(names) - 1
         assert len(gone) == 1
 

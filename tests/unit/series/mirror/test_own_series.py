@@ -1,4 +1,4 @@
-"""The series that this project maintains: what can be seen of it without upstream at hand."""
+"""The series that this project maintains: what can be checked without upstream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def patches() -> list[Path]:
 
 
 def files_of_ours() -> set[str]:
-    """The files that the series adds: what a later patch removes from them is text of ours."""
+    """Return the files that the series adds. Lines that a later patch removes from them are our text."""
     found: set[str] = set()
     for patch in patches():
         text = patch.read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def files_of_ours() -> set[str]:
 
 @pytest.mark.parametrize("patch", patches(), ids=lambda path: path.name[:4])
 def test_a_patch_holds_only_lines_that_it_adds(patch: Path) -> None:
-    """No context, no name of a function, nothing removed but from the series' own files: none of upstream's text."""
+    """A patch has no context, no function names, and removes lines only from our files: it has no text of upstream."""
     text = patch.read_text(encoding="utf-8")
     diff = text[text.index("\ndiff --git ") :].removesuffix("\n").splitlines()
     in_hunk, changed, ours, file = False, 0, files_of_ours(), ""
@@ -83,7 +83,7 @@ def test_every_patch_was_accepted_and_nothing_else_was() -> None:
 
 
 def texts_of_others(diff: str) -> Iterator[str]:
-    """The lines of context, and those that are removed from files that the series does not add."""
+    """Return the lines of context, and removed lines of files that the series does not add."""
     ours = files_of_ours()
     for part in re.split(r"^diff --git ", diff, flags=re.MULTILINE)[1:]:
         file = part.partition("\n")[0].rpartition(" b/")[2]
@@ -115,7 +115,7 @@ def test_every_switch_is_off_by_default_and_documented() -> None:
 
 
 def records() -> dict[str, list[dict[str, str]]]:
-    """The examples of the page of traces, read by the parser that the page gives to its readers."""
+    """Return the examples of the page of traces, read by the parser on that page."""
     page = TRACES.read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert code is not None

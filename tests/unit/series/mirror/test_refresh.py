@@ -29,7 +29,7 @@ from tests.support.thorough import tries
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """A fork whose upstream has moved: the context of patch 2 is no longer what it was."""
+    """Return a fork whose upstream has changed the context of patch 2."""
     fork = a_fork(tmp_path, 3)
     fork.pin = fork.upstream.commit("Moved", {"src/kernel.cu": numbered(300, {17: "moved"})})
     return fork
@@ -37,7 +37,7 @@ def fork(tmp_path: Path) -> Fork:
 
 @pytest.fixture
 def run_writing(patchstack: Patchstack, capsys: pytest.CaptureFixture[str]) -> RunCli:
-    """Runs patchstack where it is meant to write."""
+    """Run patchstack in a directory in which it may write."""
 
     def run(*args: str | Path) -> Ran:
         capsys.readouterr()
@@ -54,7 +54,7 @@ def refresh(run: RunCli, fork: Fork, out: Path, *options: str, patches: Path | N
 
 
 def by_quilt(directory: Path, repo: Path, pin: str, patches: Path) -> str | None:
-    """The tree that `quilt push -a` gives, or None if it stops."""
+    """Return the tree that `quilt push -a` gives, or None if it stops."""
     tree = directory / "tree"
     run_git("clone", "-q", repo, tree, cwd=directory)
     run_git("checkout", "-q", pin, cwd=tree)
@@ -76,7 +76,10 @@ def test_a_patch_that_needs_fuzz_is_refreshed_and_the_others_are_copied(
         300, {10: "changed by commit 1", 17: "moved", 20: "changed by commit 2", 30: "changed by commit 3"}
     )
     tree = fork.upstream.tree(fork.upstream.commit("Expected", {"src/kernel.cu": expected}))
-    assert (ran.code, ran.stderr) == (0, "note: read what was refreshed: with fuzz a hunk may go to a wrong place\n")
+    assert (ran.code, ran.stderr) == (
+        0,
+        "note: review the refreshed patches: with fuzz a hunk may go to a wrong place\n",
+    )
     assert ran.stdout == (
         "0002-Change-2-of-a-kernel.patch: src/kernel.cu: hunk 1 applied with fuzz 1 at line 17\n"
         f"patches: 3 patches in {out}: 1 refreshed, 2 copied; without fuzz they give tree {tree}\n"

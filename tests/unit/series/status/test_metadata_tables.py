@@ -26,7 +26,7 @@ TABLE = """\
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """A fork of three commits, two with trailers, and the series of real git's."""
+    """Return a fork of three commits, two with trailers, and its series from real git."""
     fork = a_fork(tmp_path, 0)
     told = "Switch: LLAMA_KV_PAGED\nDefault: off\nGates: transcript, ops\nGroup: paged\n"
     fork.repo.commit(
@@ -49,7 +49,7 @@ def workspace(fork: Fork, names: tuple[str, ...] = ("product",)) -> None:
 
 
 def document(fork: Fork, *names: str, newline: str = "\n") -> Path:
-    """A document with a place for each series."""
+    """Return a document with a place for each series."""
     path = fork.series.parent / "docs" / "patches.md"
     path.parent.mkdir(exist_ok=True)
     places = "\n".join(f"<!-- patchstack: series {name} -->\n<!-- /patchstack -->\n" for name in names)

@@ -1,4 +1,4 @@
-"""`patchstack status`: one screen a series, and the one next thing to do."""
+"""`patchstack status`: one screen for each series, with the next step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY = 24 * 3600
 
 @pytest.fixture
 def patchstack(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> RunCli:
-    """`run_cli` with status and verify; it fails where anything is written."""
+    """Run status and verify; the test fails if they write anything."""
     small = typer.Typer(pretty_exceptions_enable=False)
     small.command("status")(status_command)
     small.command("verify")(verify_command)
@@ -50,7 +50,7 @@ def workspace(fork: Fork, *, with_fork: bool = True, extra: str = "", pin: str =
 
 @pytest.fixture
 def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fork:
-    """A fork of three commits whose series and lock export wrote."""
+    """Return a fork of three commits, exported with its lock."""
     fork = a_fork(tmp_path)
     for path in fork.patches:
         path.unlink()
@@ -192,7 +192,7 @@ def test_a_lock_alone_is_enough_to_hold(exported: Fork, patchstack: RunCli) -> N
     workspace(exported, extra="    expect: lock\n")
     ran = patchstack("status")
     assert ran.code == 0
-    told = f"not looked at (expect: lock); the lock is of {exported.commits[-1][:12]} Change 3 of a kernel"
+    told = f"not read (expect: lock); the lock is for {exported.commits[-1][:12]} Change 3 of a kernel"
     assert told in ran.stdout
 
 

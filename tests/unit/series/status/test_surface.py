@@ -42,7 +42,7 @@ def test_the_surface_is_what_git_counts(tmp_path: Path) -> None:
         file.path: ("-", "-") if file.binary else (str(file.inserted), str(file.changed)) for file in surface.upstream
     }
     ours |= {file.path: ("-", "-") if file.binary else (str(file.lines), "0") for file in surface.own}
-    # Touched by two patches and put back: no line of it is ours, but a pin bump meets it twice.
+    # Changed by two patches and restored: no line of it is ours, but a pin bump must handle it twice.
     assert ours.pop("src/other.cpp") == ("0", "0")
     assert ours == by_git
     whole = fork.repo.diff(fork.pin, fork.ref, "-U0", "--no-renames")
@@ -86,7 +86,7 @@ def test_hunks_without_context_get_three_lines_of_the_tree_before(tmp_path: Path
     body = [line for line in shown.diff.splitlines() if not line.startswith("@@ ")]
     assert body == [line for line in full.decode().splitlines() if not line.startswith("@@ ")]
     assert (shown.files[0].inserted, shown.files[0].removed) == (4, 3)
-    # Not applied: there is no tree to draw from, and the file's own words stand.
+    # Not applied: without a tree, the text of the file is shown.
     assert readable_diff(objects(fork), mail("Edit", bare), None).diff == bare.decode()
 
 

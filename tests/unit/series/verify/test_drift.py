@@ -11,7 +11,7 @@ from tests.support.builders import Changes, Fork, a_fork, edit, kernel_steps, nu
 
 
 def changed_by(*numbers: int) -> dict[int, str]:
-    """The lines that commits `edit(n)` changed."""
+    """Return the lines that commits `edit(n)` changed."""
     return {line: text for number in numbers for line, text in edit(number)[1].items()}
 
 
@@ -20,7 +20,7 @@ def states(ran: Ran) -> list[str]:
 
 
 def verified(run_cli: RunCli, fork: Fork) -> Ran:
-    """The document, once it is certain that a person is told the same drift."""
+    """Return the document, after checking that the screen shows the same drift."""
     ran = run_cli("verify", *fork.options, "--json")
     told = run_cli("verify", *fork.options)
     assert told.code == ran.code
@@ -90,7 +90,7 @@ def test_two_patches_that_changed_places_are_told_though_the_last_tree_is_right(
     assert ran.document["drift"]["kinds"] == ["reordered"]
     assert len(ran.document["drift"]["summary"]) == 1
     assert "in the fork its commit is after" in ran.document["drift"]["summary"][0]
-    # Patch 0003 ends the detour: after it the trees agree again.
+    # After patch 0003 the trees are equal again.
     assert states(ran)[0::3] == ["ok", "ok"]
 
 
@@ -137,7 +137,7 @@ def test_two_patches_that_compensate_each_other_do_not_hold(tmp_path: Path, run_
     assert ran.document["applied_tree"] == ran.document["expected_tree"] == fork.trees[-1]
     assert ran.code == 1
     assert ran.document["holds"] is False
-    # The last tree is right, yet the second patch is not its commit.
+    # The last tree is right, but the second patch differs from its commit.
     assert states(ran)[:2] == ["ok", "diverges"]
     assert ran.document["patches"][2]["tree"] == fork.trees[2]
 

@@ -16,7 +16,7 @@ def fork(tmp_path: Path) -> Fork:
 
 
 def with_a_merge(fork: Fork) -> str:
-    """Merge a side branch into the fork; gives the merge."""
+    """Merge a side branch into the fork, and return the merge."""
     fork.repo.branch("side", fork.pin)
     side = fork.repo.commit("On the side", {"src/other.cpp": numbered(40, {5: "five"})})
     fork.repo.branch("product", fork.commits[-1])

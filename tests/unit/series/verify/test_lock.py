@@ -1,4 +1,4 @@
-"""A series against its lock: every way in which the two can part, and locks that cannot be used."""
+"""A series against its lock: every way in which the two can differ, and locks that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fork commit a patch mirrors, by which sign, and which patches count as moved."""
+"""The fork commit that a patch mirrors, how it is recognized, and the patches that count as moved."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def commit_of(fork: Fork, oid: str) -> Commit:
 
 
 def matched(fork: Fork) -> Matching:
-    """Match the fork's series as it lies there with the commits of its branch."""
+    """Match the fork's current series with the commits of its branch."""
     objects = Objects()
     objects.add_directory(fork.repo.path / ".git/objects", "the fork")
     base = fork.repo.tree(fork.pin)
@@ -49,7 +49,7 @@ def matched(fork: Fork) -> Matching:
 
 
 def longest_run(numbers: tuple[int | None, ...]) -> int:
-    """The length of the longest increasing run, the slow and plain way."""
+    """Return the length of the longest increasing subsequence, by a slow and simple method."""
     best: list[int] = []
     known = [number for number in numbers if number is not None]
     for at, number in enumerate(known):

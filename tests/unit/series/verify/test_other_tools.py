@@ -17,8 +17,8 @@ BLOCK = "a\nb\nc\nd\ne\nf\n"
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[str]:
-    """A patch of two hunks, and a pin on which the context of the second occurs twice: near the line that it names,
-    and where the first hunk has moved to."""
+    """Return a patch of two hunks, and a pin on which the context of the second occurs twice: near its line, and at the
+    offset of the first hunk."""
     repo = RepoBuilder(tmp_path / "upstream")
     base = repo.commit("Base", {"f": numbered(40) + BLOCK + numbered(9)})
     repo.branch("fork", base)

@@ -1,4 +1,4 @@
-"""Clones that lack objects: what no patch touches must not matter, what a patch touches is fetched or named."""
+"""Clones that lack objects: untouched files must not matter, touched ones are fetched or named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fork(tmp_path: Path) -> Fork:
 
 @pytest.fixture
 def partial(fork: Fork) -> Path:
-    """A clone of the upstream without blobs."""
+    """Return a clone of the upstream without blobs."""
     fork.upstream.git("config", "uploadpack.allowFilter", "true")
     fork.upstream.git("config", "uploadpack.allowAnySHA1InWant", "true")
     target = fork.series.parent / "partial"
@@ -140,7 +140,7 @@ def test_deleted_contents_that_no_patch_touches_do_not_matter_to_git_either(fork
     fork.export()
     for repo in (fork.upstream, fork.repo):
         repo.loose(repo.blob(fork.pin, "big/untouched.gguf")).unlink(missing_ok=True)
-    # git touches the times of objects it finds written already; the fork has this one, the upstream has not.
+    # git updates the times of existing objects. The fork has this one, but the upstream does not.
     ran = run_cli("verify", *fork.sources, "--expect-tree", fork.trees[-1], "--json")
     assert (ran.code, ran.stderr) == (0, "")
 

@@ -1,4 +1,4 @@
-"""Patches of every kind, good and bad: the state verify gives, and always git's own verdict and tree."""
+"""Patches of every kind, valid and invalid: verify's state, compared with git's own verdict and tree."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ NOTE = edited("notes.txt", "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n")
 
 
 class Ground:
-    """An upstream, and git's verdict on patches that are applied to it one after the other."""
+    """An upstream, with git's verdict on patches that are applied to it one after the other."""
 
     def __init__(self, directory: Path, run_cli: RunCli) -> None:
         self.upstream, self.pin = an_upstream(directory, FILES)
-        # The same repository once more, so that the upstream never holds what a patch makes.
+        # A second copy of the repository, so that the upstream never has the objects that a patch makes.
         (directory / "author").mkdir()
         self.author, _ = an_upstream(directory / "author", FILES)
         self.series = directory / "patches"
@@ -46,7 +46,7 @@ class Ground:
         self._run_cli = run_cli
 
     def verify(self, *patches: bytes) -> Ran:
-        """Verify patches, once every tree was compared with what git gives."""
+        """Verify patches, after comparing every tree with git's."""
         write_series(self.series, {f"{number:04d}-x.patch": data for number, data in enumerate(patches, 1)})
         trees: list[str | None] = []
         at: str | None = self.upstream.tree(self.pin)

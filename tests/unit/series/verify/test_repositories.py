@@ -1,4 +1,4 @@
-"""Every kind of repository people have: bare, shallow, linked worktrees, mirrors, other formats, and URLs."""
+"""Every kind of repository: bare, shallow, linked worktrees, mirrors, other formats, and URLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fork(tmp_path: Path) -> Fork:
 
 
 def from_there(fork: Fork, upstream: Path | str, repository: Path | str | None = None) -> list[str]:
-    """The options of `fork`, with other repositories."""
+    """Return the options of `fork`, with other repositories."""
     named = ["--patches", str(fork.series), "--upstream", str(upstream), "--pin", fork.pin]
     return [*named, "--fork", str(repository or fork.repo.path), "--fork-ref", fork.ref]
 
@@ -230,7 +230,8 @@ def test_replaced_objects_are_not_followed(fork: Fork, run_cli: RunCli) -> None:
 
 
 def test_the_part_that_git_itself_does_leaves_even_the_times_of_objects_alone(fork: Fork, run_cli: RunCli) -> None:
-    """git sets the time of an object that it would write and finds in an alternate: nobody's store may see that."""
+    """git updates the time of an object that it would write and finds in an alternate. A user's store must not change
+    so."""
     fork.commits.append(fork.repo.commit("Binary", {"table.bin": b"\0\1\2\3" * 9}))
     fork.export()
     assert run_cli("verify", *fork.options).code == 0
@@ -253,7 +254,7 @@ def test_an_upstream_and_a_fork_by_url_are_fetched_into_the_cache(fork: Fork, ru
         "fork",
         "upstream",
     ]
-    # All of it is there now.
+    # All objects exist now.
     again = run_cli("verify", *urls, "--json", "--offline")
     words = f"fork file://{fork.repo.path} product as last fetched ({fork.commits[-1][:12]})"
     assert (again.code, again.document) == (0, {**ran.document, "expected_from": words})

@@ -1,4 +1,4 @@
-"""Every state a patch can be in, as `verify --json` tells it, with every tree compared with git's."""
+"""Every state of a patch in `verify --json`, with every tree compared with git's."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def test_a_patch_of_no_fork_commit_is_stray(fork: Fork, run_cli: RunCli) -> None
     ran = run_cli("verify", *fork.options, "--json")
     patch = ran.document["patches"][3]
     assert (ran.code, patch["state"], patch["fork_commit"]) == (1, "stray", None)
-    assert patch["detail"] == "no commit of the fork is this patch"
-    assert ran.document["first_problem"] == "0004-mine.patch: stray: no commit of the fork is this patch"
+    assert patch["detail"] == "no commit of the fork matches this patch"
+    assert ran.document["first_problem"] == "0004-mine.patch: stray: no commit of the fork matches this patch"
 
 
 def test_a_fork_commit_without_a_patch_is_unmirrored(fork: Fork, run_cli: RunCli) -> None:

@@ -1,4 +1,4 @@
-"""Sentences and states that must be true: what matches, what inherits, what moved; and what a hostile input costs."""
+"""Sentences and states that must be true, on matches, inheritance and moves; and the cost of hostile input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_patch_edited_behind_an_edited_one_diverges_itself(tmp_path: Path, run
     ]
     fork = a_fork(tmp_path, steps=steps)
     fork.edit_patch(1, "+3\n", "+three\n")
-    # The same line, put in elsewhere: among equal lines no one else would notice.
+    # The same line, inserted elsewhere: among equal lines nothing else would detect it.
     fork.edit_patch(2, "@@ -28,6 +28,7 @@", "@@ -40,6 +40,7 @@")
     states = [patch["state"] for patch in run_cli("verify", *fork.options, "--json").document["patches"]]
     assert states == ["diverges", "diverges"]

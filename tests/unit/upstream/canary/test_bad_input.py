@@ -73,7 +73,7 @@ def test_without_a_ref_it_is_the_newest_that_the_clone_knows_of_its_upstream(tmp
 
 
 def shallow(fork: Fork, directory: Path, depth: int) -> Path:
-    """A shallow clone of upstream that also has the pin, but nothing between."""
+    """Return a shallow clone of upstream that also has the pin, but no commit between."""
     clone = directory / "shallow"
     url = fork.upstream.path.as_uri()
     run_git("clone", "-q", "--template=", "--bare", f"--depth={depth}", url, clone, cwd=directory)

@@ -1,4 +1,4 @@
-"""Checks on an upstream that moves on: the first commit on which each fails, and the sites that are new since."""
+"""Checks on later commits of upstream: the first commit on which each fails, and the new sites."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ series:
 
 
 def upstream_of(directory: Path, *steps: tuple[str, Changes]) -> Fork:
-    """A fork of three patches of the kernel, and an upstream that allocates."""
+    """Return a fork of three patches of the kernel, and an upstream with new allocations."""
     files: Changes = {"src/kernel.cu": numbered(300), "src/other.cpp": ALIEN, "docs/notes.txt": "one\n"}
     forked: list[tuple[str, Changes]] = [
         (f"Change {n} of a kernel", kernel(**{f"l{10 * k}": f"changed by commit {k}" for k in range(1, n + 1)}))
@@ -48,7 +48,7 @@ def upstream_of(directory: Path, *steps: tuple[str, Changes]) -> Fork:
 
 
 def looked(directory: Path, run_cli: RunCli, code: int, *options: str) -> dict[str, dict[str, Any]]:
-    """The checks of a canary run, by name."""
+    """Return the checks of a canary run, by name."""
     ran = run_cli("canary", "--workspace", directory / "patchstack.yaml", "--to", "main", "--json", *options)
     assert ran.code == code, ran
     return {one["check"]["name"]: one for one in ran.document["checks"]}

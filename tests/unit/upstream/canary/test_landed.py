@@ -1,4 +1,4 @@
-"""Patches that upstream has already, as they were or changed: the commit is named, and the drop is suggested."""
+"""Patches that upstream already has, unchanged or changed: the commit is named, and dropping them is suggested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A patch whose lines are elsewhere on the newer upstream is an offset, whatever else it does."""
+"""A patch whose lines have moved on the newer upstream has the state offset, whatever else it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every state a patch can have on a newer upstream, as `canary --json` tells it."""
+"""Every state of a patch on a newer upstream in `canary --json`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tests.support.moving import kernel, look, moved, told_by_git
 
 
 def check(fork: Fork, directory: Path, run_cli: RunCli) -> dict[str, Any]:
-    """Compare a blame run with git. What fails at the pin is not upstream's doing."""
+    """Compare a blame run with git. Failures at the pin are not caused by upstream."""
     (_, unfit), *truth = told_by_git(fork, directory)
     document = look(fork, run_cli, "--strict", "--blame")
     for patch in document["patches"]:
@@ -98,7 +98,8 @@ PATHS = ("a.c", "b.c", "d/c.c", "d/e.c", "run.sh", "link")
 
 
 def drawn(draw: random.Random, files: dict[str, list[str] | None], *, odd: bool) -> Changes:
-    """A change of one to three files: edits mostly; now and then a file made, removed, moved, or of another kind."""
+    """Draw a change of one to three files: mostly edits; sometimes a file is created, removed, moved, or changes its
+    type."""
     changes: dict[str, Content] = {}
     for path in draw.sample(PATHS[:5], draw.randint(1, 3)):
         lines = files[path]

@@ -1,4 +1,4 @@
-"""Which patches will break next: churn week by week, the functions it is in, and the picture of it."""
+"""The forecast of breaking patches: changes by week, their functions, and the picture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def source(hot: str = "2", calm: str = "x") -> Changes:
 
 
 def churning(directory: Path) -> Fork:
-    """Two patches: one in a function that upstream changes in every commit, one in a function it leaves alone."""
+    """Return two patches: one in a function that upstream changes in every commit, one in a function that stays
+    unchanged."""
     return moved(
         directory,
         (("In the hot one", source(hot="x")), ("In the calm one", source(hot="x", calm="x + 1"))),

@@ -1,4 +1,4 @@
-"""Lines followed from one version of a text to another."""
+"""Following lines from one version of a text to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three-way verdicts in edits against the merge of whole texts and trees; anchored patches; three-way blame."""
+"""Three-way merges of edits, compared with merges of whole texts and trees; anchored patches; three-way blame."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ _LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"}\n", b"\n"]), max_
 
 
 def by_git(directory: Path, pairs: list[tuple[bytes, bytes]]) -> list[list[Edit]]:
-    """The edits that `git diff --histogram` finds between texts, without the indent heuristic, as merges have it."""
+    """Return the edits that `git diff --histogram` finds between texts, without the indent heuristic, as in merges."""
     texts = [
         (f"{name}{at}", text, None) for at, pair in enumerate(pairs) for name, text in zip(_SIDES, pair, strict=True)
     ]
     repository = repository_of_texts(directory, texts)
     found = []
     for number in range(len(pairs)):
-        # With a line of context: without any, git leaves equal ends of both files out before it compares them.
+        # With a line of context: without any, git removes equal ends of both files before the comparison.
         shown = run_git(
             *("diff", "--no-color", "-U1", "--histogram", "--no-indent-heuristic", f"old{number}", f"new{number}"),
             cwd=repository,

@@ -1,4 +1,4 @@
-"""Files that a patch adds to a directory which upstream has renamed: git's merge says where they belong."""
+"""Files that a patch adds to a directory which upstream has renamed: git's merge gives their new paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUGGESTED = re.compile(r"suggesting it should perhaps be moved to (.*)\.$", re.M
 
 
 def of(*paths: str) -> dict[str, Content]:
-    """Files that differ from one another."""
+    """Return files with different contents."""
     return {path: numbered(40, {9: path.rpartition("/")[2]}) for path in paths}
 
 
@@ -133,7 +133,7 @@ def test_sync_puts_an_added_file_where_it_belongs_and_asks(
     capsys.readouterr()
     assert patchstack("sync", "--to", "main", "--worktree", "work") == 1
     told = capsys.readouterr().out
-    assert "lib/mine.cu: the patch makes it as src/mine.cu, whose directory upstream renamed: git add it here" in told
+    assert "lib/mine.cu: the patch creates it as src/mine.cu, whose directory upstream renamed: git add it here" in told
     run_git("add", "lib/mine.cu", cwd=found.work)
     assert patchstack("sync", "--continue") == 0
     assert found.git("show", "HEAD:lib/mine.cu").splitlines()[-1] == "changed"

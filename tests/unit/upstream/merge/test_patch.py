@@ -30,7 +30,7 @@ def lines(changed: Mapping[int, str], count: int = 60) -> str:
 
 
 class Case:
-    """A base, a patch on it, and an upstream that went its own way."""
+    """A base, a patch on it, and a changed upstream."""
 
     def __init__(self, directory: Path, patch: Changes, upstream: Changes, files: Changes | None = None) -> None:
         self.repo = RepoBuilder(directory / "repo")

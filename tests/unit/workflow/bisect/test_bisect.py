@@ -16,7 +16,7 @@ Printed = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Fork:
-    """Eight patches; the fifth adds a file that the command looks for."""
+    """Return eight patches; the fifth adds a file that the command searches for."""
     steps = [(s, {**c, "src/bad.h": "x\n"} if s.startswith("Change 5") else c) for s, c in kernel_steps(range(1, 9))]
     return a_fork(tmp_path, steps=steps)
 
@@ -69,7 +69,7 @@ def test_every_tree_is_the_one_git_has(fork: Fork, run_cli: RunCli, tmp_path_fac
     ("command", "code", "told"),
     [
         ("true", 1, "true does not fail at 0008 (Change 8 of a kernel): there is nothing to find"),
-        ("false", 1, "false fails at the pin (Add the kernel) already: no point after it made it fail"),
+        ("false", 1, "false fails at the pin (Add the kernel) already: no later point is the cause"),
         ("sh -c 'exit 125'", 4, "0008 (Change 8 of a kernel) is an end and was skipped"),
         ("sh -c 'exit 127'", 1, "fails at the pin"),
         (f"sh -c '{BAD_FROM_5} || exit 124'", 0, "first bad: 0005"),
@@ -90,7 +90,7 @@ def test_128_and_signals_end_the_search(fork: Fork, run_cli: RunCli, script: str
 
 
 def test_where_all_between_was_skipped_none_is_named(fork: Fork, run_cli: RunCli) -> None:
-    # Not to be judged between the third and the sixth.
+    # The patches between the third and the sixth cannot be judged.
     script = 'n=$(grep -c "changed by" src/kernel.cu); test $n -lt 3 && exit 0; test $n -gt 5 && exit 1; exit 125'
     ran = run_cli("bisect", *fork.sources, "--run", f"sh -c '{script}'")
     assert ran.code == 4
@@ -162,7 +162,7 @@ def test_what_the_command_spoils_is_put_back_and_what_it_builds_stays(fork: Fork
     script = f"test ! -e spoilt || test -e built; echo >src/other.cpp; touch built; {BAD_FROM_5}"
     ran = run_cli("bisect", *fork.sources, "--run", f"sh -ec '{script}'")
     assert "first bad: 0005" in ran.stdout
-    assert "note: the command had changed 1 of the tree's own files; they were put back" in ran.stderr
+    assert "note: the command changed 1 of the tree's own files; they were restored" in ran.stderr
 
 
 def test_a_hang_ends_the_search(fork: Fork, run_cli: RunCli) -> None:
@@ -190,7 +190,7 @@ def test_a_series_that_does_not_apply_is_refused(fork: Fork, run_cli: RunCli) ->
 
 @pytest.fixture
 def moved(fork: Fork) -> list[str]:
-    """Upstream went on: five commits far from the patches, of which the third breaks what the command checks."""
+    """Add five upstream commits far from the patches, of which the third breaks the command."""
     return [
         fork.upstream.commit(
             f"Upstream {number}", {"src/other.cpp": numbered(40 + number, {1: "third"} if number > 2 else None)}
@@ -226,7 +226,7 @@ def test_patch_numbers_do_not_go_with_upstream_commits(fork: Fork, moved: list[s
     ran = run_cli("bisect", *fork.sources, "--to", "main", "--good", "1", "--run", "true")
     assert ran.code == 2 and "--good and --bad are patches: they cannot be combined with --to" in ran.stderr
     ran = run_cli("bisect", *fork.sources, "--to", fork.pin, "--run", "true")
-    assert ran.code == 2 and "is the pin: there is no upstream commit between" in ran.stderr
+    assert ran.code == 2 and "is the pin: there are no upstream commits to try" in ran.stderr
 
 
 def test_a_workspace_s_series_is_bisected_by_name(

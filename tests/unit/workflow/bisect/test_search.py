@@ -1,4 +1,4 @@
-"""The deciding of a bisection, by table, and trees in a directory."""
+"""The decisions of a bisection, by table, and trees in a directory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ends_that_are_not_good_and_bad_end_the_search_at_once(
 
 
 def test_bad_with_good_behind_it_is_noticed() -> None:
-    # 0 good, 1 to 3 bad, 4 to 5 good, 6 to 8 bad: which place is found is chance, that there are two is not.
+    # 0 good, 1 to 3 bad, 4 to 5 good, 6 to 8 bad: either place may be found, but that there are two is always reported.
     answer = {4: PointState.GOOD, 8: PointState.BAD, 0: PointState.GOOD, 6: PointState.BAD, 5: PointState.GOOD}
     assert comes_and_goes(answer) is None
     assert comes_and_goes({**answer, 2: PointState.BAD}) == (2, 5)

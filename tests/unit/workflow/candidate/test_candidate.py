@@ -1,4 +1,4 @@
-"""Candidates as the ledger keeps them: which paths a commit changes."""
+"""Candidates in the form of the ledger: the paths that a commit changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ODD: Changes = {
 
 
 def rejected(fork: Fork, patchstack: Patchstack, form: str = "plain") -> dict[str, Any]:
-    """The fork's newest commit, as a rejection keeps it."""
+    """Return the fork's newest commit, as a rejection stores it."""
     (fork.series.parent / "patchstack.yaml").write_text(
         f"series:\n  product:\n    patches: patches\n    upstream: upstream\n    pin: {fork.pin}\n"
         f"    fork: fork\n    fork_ref: {fork.ref}\n    form: {form}\n"

@@ -23,7 +23,7 @@ CHECKS = """\
 
 
 def judged(directory: Path, patchstack: Patchstack, subject: str, changes: Changes) -> dict[str, CheckRow]:
-    """The checks on the tree with a candidate, by name."""
+    """Return the checks on the tree with a candidate, by name."""
     found = moved(directory, patchstack, extra=CHECKS)
     commit = found.fork.repo.commit(subject, changes)
     config = read_workspace(found.settings).series[0]

@@ -1,4 +1,4 @@
-"""Which comparisons count for a candidate, and which do not."""
+"""The comparisons that count for a candidate, and those that do not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TREES = ("1" * 40, "2" * 40)
 
 
 def a_build(tmp_path: Path, tree: str, **more: Any) -> Stored:
-    """A build of a tree: a directory with a program, and a record whose key follows from its inputs."""
+    """Make a build of a tree: a directory with a program, and a record whose key follows from its inputs."""
     inputs = {"schema": "patchstack.build-key/1", "tree": tree, "absent": [], "cmake": {}, "targets": ["speed"], **more}
     key = hashlib.sha256(canonical(inputs)).hexdigest()
     program(tmp_path / key / "bin", "speed", f"echo {tree}\n")
@@ -66,7 +66,7 @@ def test_without_a_comparison_nothing_holds_and_the_command_is_named(
     assert found.verdict is Verdict.INVALID
     a, b = (one.key[:12] for one in built)
     assert found.detail == (
-        f"no comparison of build {a} with build {b} on quick: none of this workload is here; "
+        f"no comparison of build {a} with build {b} on quick: this machine has none of this workload; "
         f"patchstack bench ab --a {a} --b {b} -w quick --env FAST=1 makes one"
     )
 
@@ -136,13 +136,13 @@ def test_a_changed_run_is_refused(built: tuple[Stored, Stored], tmp_path: Path) 
 def test_runs_of_other_programs_do_not_count(built: tuple[Stored, Stored], tmp_path: Path) -> None:
     a_comparison(*built)
     program(built[1].programs, "speed", "echo another\n")
-    assert "of pair 1 is of other programs than its build has" in step(built, tmp_path).detail
+    assert "of pair 1 used other programs than those of its build" in step(built, tmp_path).detail
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"directories": True}, "side A is a directory of programs, which no build vouches for"),
+        ({"directories": True}, "side A is a directory of programs, not a build"),
         ({"env": {"FAST": "1"}}, "side A ran with FAST=1, not no variables"),
         ({"alpha": 0.2}, "each of its statements may be wrong with a chance of 20%, more than 1%"),
         (

@@ -21,7 +21,8 @@ def made(tmp_path: Path, places: Places) -> Decided:
 
 
 def new_steps(steps: tuple[AcceptStep, ...]) -> dict[str, tuple[Verdict, str, str]]:
-    """Verdict, detail, and what the gate gave, by the name of each step of a gate that came with the candidate."""
+    """Return verdict, detail, and the gate's own verdict, by the name of each step of a gate that came with the
+    candidate."""
     return {
         one.name: (one.verdict, one.detail, str(one.evidence["gave"])) for one in steps if one.name.startswith("new ")
     }

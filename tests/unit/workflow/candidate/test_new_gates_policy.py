@@ -1,4 +1,4 @@
-"""`accept --policy-from`: a gate that the change brings is asked in addition, in a sandbox, and shows nothing."""
+"""`accept --policy-from`: a gate that the change adds runs in addition, in a sandbox, and its PASS proves nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def made(tmp_path: Path, places: Places) -> Decided:
-    """A workspace whose policy lies elsewhere, and has no suite `brought`; jobs run in a sandbox."""
+    """Return a workspace whose policy is a different file without the suite `brought`; jobs run in a sandbox."""
     found = decide(tmp_path / "w", places.cache)
     policy = tmp_path / "policy"
     policy.mkdir()
@@ -81,7 +81,7 @@ def test_its_pass_shows_nothing_of_a_switch(made: Decided) -> None:
     assert refused.value.problems == (
         f"{commit[:12]} ({ROWS}): Switch: TOY_ROWS; rows comes with the change, so its PASS proves nothing",
     )
-    assert refused.value.hint == "a maintainer adds the gate to the policy first; or give --switch-unproven REASON"
+    assert refused.value.hint == "let a maintainer add the gate to the policy first, or give --switch-unproven REASON"
     done = made.accept(commit, reason=REASON)
     assert done.decision is not None
     assert done.decision.evidence["brings"]["unproven"] == [{"commit": commit, "switches": ["TOY_ROWS"]}]
@@ -162,4 +162,4 @@ def test_a_change_brings_a_bounded_number_of_gates(made: Decided) -> None:
     path.write_text(path.read_text() + "".join(gates))
     with pytest.raises(UsageError) as refused:
         made.accept(made.commit(ROWS, "\n".join(f"New-Gate: n{one}" for one in range(33))))
-    assert refused.value.problems == ("a change may bring 32 gates at most",)
+    assert refused.value.problems == ("a change may add at most 32 gates",)

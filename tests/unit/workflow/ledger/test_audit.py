@@ -1,4 +1,4 @@
-"""An audit observes records again, and compares what their gates say of both."""
+"""An audit observes records again, and compares the verdicts of their gates on both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODEL = "583a3ee3dcfe165b1686159c657930db6c4621e152297fd69760f49eb890671f"
 
 
 class PaperStore(Store):
-    """A store that has the builds of paper."""
+    """A store with the paper builds."""
 
     def __init__(self, builds: dict[str, Stored]) -> None:
         super().__init__(cache_places().builds)
@@ -37,7 +37,7 @@ class PaperStore(Store):
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Stored]:
-    """Every build that is made while a test runs, by key."""
+    """Return every build that is made while a test runs, by key."""
     found: dict[str, Stored] = {}
     make = PaperMachine.build
 

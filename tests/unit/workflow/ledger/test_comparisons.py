@@ -1,4 +1,4 @@
-"""A candidate whose speed is asked for, from `patchstack.yaml` to the decision that a clone draws again."""
+"""A candidate that needs a comparison, from `patchstack.yaml` to the decision that a clone checks again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUBJECT = "Faster rows"
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Decided:
-    """A workspace that asks for a comparison, with a candidate."""
+    """Return a workspace that requires a comparison, with a candidate."""
     monkeypatch.setenv("PATCHSTACK_CACHE", str(tmp_path / "cache"))
     found = decide(tmp_path / "w", tmp_path / "cache")
     path = found.root / "patchstack.yaml"
@@ -49,7 +49,7 @@ def test_a_decision_carries_its_comparison_and_a_clone_draws_it_again(made: Deci
 
     kept = made.evidence.outputs.directory / f"{step['bundle']['sha256']}.gz"
     kept.write_bytes(gzip.compress(gzip.decompress(kept.read_bytes()).replace(b"cmF0", b"cmF1")))
-    assert any("bench quick: its comparison is missing, or is not of its digest" in text for text in made.wrong())
+    assert any("bench quick: its comparison is missing, or does not match its digest" in text for text in made.wrong())
     assert decision.outcome is Outcome.ACCEPTED
 
 

@@ -1,6 +1,6 @@
-"""Ways to forge what the repository carries: each is found by the check, or by the signature.
+"""Ways to forge files of the repository: the check or a signature detects each.
 
-`docs/threat-model.md` has the table; `test_the_table_names_every_forgery` holds it to this one.
+`docs/threat-model.md` has the table; `test_the_table_names_every_forgery` compares it with this one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SECOND = "Use the rows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgery:
-    """A way to forge. `told` is in what the check says; None: only a signature finds it. `consistent`: all digests and
-    names are made again."""
+    """A way to forge. `told` is a part of the check's message; None: only a signature detects it. `consistent`: all
+    digests and names are made again."""
 
     forge: Callable[[Decided], None]
     told: str | None
@@ -44,7 +44,7 @@ class Forgery:
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A workspace with four signed decisions, and the key; made once, to be copied."""
+    """Return a workspace with four signed decisions, and the key. It is made once, and copied."""
     place = tmp_path_factory.mktemp("decided")
     with mock.patch("os.fsync"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATCHSTACK_CACHE", str(place / "cache"))
@@ -58,7 +58,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def made(signed: tuple[Path, Path], tmp_path: Path) -> Decided:
-    """A copy of the workspace."""
+    """Return a copy of the workspace."""
     shutil.copytree(signed[0], tmp_path / "w", symlinks=True)
     first = mock.Mock()  # a check needs no toy
     return Decided(root=tmp_path / "w", toy=first, cache=tmp_path / "cache")
@@ -68,24 +68,24 @@ def the_list(signed: tuple[Path, Path]) -> Signers:
     return allowed(signed[1])
 
 
-# What a forger does
+# Steps of a forger
 
 
 def records_of(made: Decided, decision: Decision, gate: str, which: str = "candidate") -> list[str]:
-    """The keys of a gate's records."""
+    """Return the keys of a gate's records."""
     step = next(step for step in steps_of(decision.evidence, gate) if step["which"] == which)
     return [str(key) for key in step["observations"]]
 
 
 def first_output(made: Decided, decision: Decision) -> Path:
-    """The file of some output of a gate."""
+    """Return the file of some output of a gate."""
     key = records_of(made, decision, "greedy")[0]
     record = json.loads((made.evidence.records / f"{decision.evidence['records'][key]}.json").read_bytes())
     return made.evidence.outputs.path(record["outputs"]["stdout"]["sha256"])
 
 
 def anew(world: Decided, decision: Decision, evidence: dict[str, Any], **changes: Any) -> Decision:
-    """Write a decision with other evidence, by its new name, and take the old signature away."""
+    """Write a decision with different evidence under its new name, and remove the old signature."""
     for path in world.ledger.directory.glob(f"{decision.id}.*.sig"):
         path.unlink()
     return world.rewrite(decision, evidence=evidence, **changes)
@@ -94,7 +94,7 @@ def anew(world: Decided, decision: Decision, evidence: dict[str, Any], **changes
 def rerecord(
     made: Decided, evidence: dict[str, Any], key: str, change: Callable[[Record], Record], *, rename: bool = True
 ) -> str:
-    """Change a record, and give it, and all that names it, new names. Return its key."""
+    """Change a record, and rename it and everything that names it. Return its key."""
     old = made.evidence.read(evidence["records"].pop(key))
     new = change(old)
     new = dataclasses.replace(new, key=key_of(new.ingredients)) if rename else new
@@ -120,7 +120,7 @@ def with_ingredients(**changes: Any) -> Callable[[Record], Record]:
 
 
 def resuited(made: Decided, evidence: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the suite that a decision carries, and name it again."""
+    """Change the suite in a decision, and rename it."""
     old = evidence["suite"]
     document = json.loads(made.evidence.outputs.read(old["sha256"], old["size"]) or b"")
     change(document)
@@ -174,7 +174,7 @@ def edit_a_decision(made: Decided) -> None:
 
 
 def an_output_with_its_digest(made: Decided) -> None:
-    """The output, its name, the record and the decision are new; the outputs now say that the text changed."""
+    """Replace the output, its name, the record and the decision; the outputs now show a changed text."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "greedy"):
         rerecord(made, evidence, key, with_stdout(b"The capital of France is Lyon.\n"))
@@ -182,7 +182,7 @@ def an_output_with_its_digest(made: Decided) -> None:
 
 
 def rekey_a_record(made: Decided) -> None:
-    """A record gets the key of a run with another environment, its ingredients stay."""
+    """Give a record the key of a run with a different environment; its ingredients stay."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     key = records_of(made, decision, "hello")[0]
     digest = changed_record(made, evidence["records"].pop(key), {"key": "0" * 64})
@@ -192,7 +192,7 @@ def rekey_a_record(made: Decided) -> None:
 
 
 def change_an_ingredient(made: Decided) -> None:
-    """A run without the switch is passed off as the run with it: key and names are made again."""
+    """Present a run without the switch as the run with it: key and names are recomputed."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "mark"):
         rerecord(made, evidence, key, with_ingredients(env={"MARK": "2"}))
@@ -200,7 +200,7 @@ def change_an_ingredient(made: Decided) -> None:
 
 
 def take_a_record_from_another_build(made: Decided) -> None:
-    """The candidate's records are those of the build before it."""
+    """Replace the candidate's records by those of the build before it."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     steps = {step["which"]: step for step in steps_of(evidence, "greedy")}
     for key in steps["candidate"]["observations"]:
@@ -210,7 +210,7 @@ def take_a_record_from_another_build(made: Decided) -> None:
 
 
 def swap_two_records(made: Decided) -> None:
-    """Two keys of a decision name each other's records."""
+    """Exchange the records of two keys of a decision."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     one, other = records_of(made, decision, "greedy")
     records = evidence["records"]
@@ -219,7 +219,7 @@ def swap_two_records(made: Decided) -> None:
 
 
 def swap_the_outputs_of_two_gates(made: Decided) -> None:
-    """The outputs of the run with a switch are those of the run without, and the other way round; all named again."""
+    """Exchange the outputs of the runs with and without a switch, and recompute all names."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     one, other = records_of(made, decision, "mark")
     blobs = {key: made.evidence.read(evidence["records"][key]).blobs for key in (one, other)}
@@ -247,7 +247,7 @@ def drop_a_gate_s_step(made: Decided) -> None:
 
 
 def turn_a_fail_into_a_pass(made: Decided) -> None:
-    """The outputs say FAIL, the step says PASS, and everything is named again."""
+    """Let the outputs give FAIL and the step PASS, and recompute all names."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "hello"):
         rerecord(made, evidence, key, with_stdout(b"bye\n"))
@@ -255,14 +255,14 @@ def turn_a_fail_into_a_pass(made: Decided) -> None:
 
 
 def edit_a_figure(made: Decided) -> None:
-    """The verdict stays PASS, with better figures than the outputs give."""
+    """Keep the verdict PASS, with better figures than the outputs give."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     steps_of(evidence, "drift")[-1]["actual"] = "128: 0, 256: 0"
     anew(made, decision, evidence)
 
 
 def change_a_reference(made: Decided) -> None:
-    """The suite asks for another transcript than the outputs give."""
+    """Let the suite require a different transcript than the outputs give."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
 
     def other(document: dict[str, Any]) -> None:
@@ -273,14 +273,14 @@ def change_a_reference(made: Decided) -> None:
 
 
 def replay_for_another_commit(made: Decided) -> None:
-    """The decision on the first patch is written again for the second."""
+    """Write the decision on the first patch again for the second."""
     first, second = made.decision("Rows a block"), made.decision(SECOND)
     anew(made, second, made.evidence_document(first))
 
 
 def replay_an_older_decision(made: Decided) -> None:
-    """The newer decision on the same commits is taken away, and the one that it superseded counts again: of format 1,
-    if nothing can be checked."""
+    """Remove the newer decision on the same commits, so that the superseded one counts again (of format 1, if nothing
+    can be checked)."""
     decision = made.decision(SECOND)
     anew(made, decision, {"steps": []}, format=1)
 
@@ -309,7 +309,7 @@ def change_the_pin(made: Decided) -> None:
 
 
 def change_the_build_s_inputs(made: Decided) -> None:
-    """A build with another option, under the key of the real one."""
+    """Use a build with a different option, under the key of the real one."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     step = next(step for step in evidence["steps"] if step["name"] == "build candidate")
     step["inputs"]["cmake"] = {"GGML_NATIVE": "ON"}
@@ -317,7 +317,7 @@ def change_the_build_s_inputs(made: Decided) -> None:
 
 
 def a_build_of_another_tree(made: Decided) -> None:
-    """A build of another tree, with the key that follows from it."""
+    """Use a build of a different tree, with the matching key."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     step = next(step for step in evidence["steps"] if step["name"] == "build candidate")
     old = step["build"]
@@ -333,7 +333,7 @@ def a_proof_that_failed(made: Decided) -> None:
 
 
 def patch_lock_and_decision(made: Decided) -> None:
-    """A patch is edited, with its digest and patch-id in the lock and in the decision."""
+    """Edit a patch, with its digest and patch-id in the lock and in the decision."""
     from patchstack.git.format import patch_ids
 
     decision = made.decision(SECOND)
@@ -351,7 +351,7 @@ def patch_lock_and_decision(made: Decided) -> None:
 
 
 def the_commit_in_the_lock(made: Decided) -> None:
-    """The commit in the lock is given another tree."""
+    """Give the commit in the lock a different tree."""
     path = made.workspace.series[0].patches / "series.lock"
     (found,) = re.findall(r'object: "([^"]*)"\n\Z', path.read_text())
     raw = base64.b64decode(found).replace(b"tree ", b"tree 0", 1)
@@ -359,7 +359,7 @@ def the_commit_in_the_lock(made: Decided) -> None:
 
 
 def invent_outputs(made: Decided) -> None:
-    """What the candidate printed is invented, so that every gate passes; everything is named again."""
+    """Invent the candidate's outputs, so that every gate passes, and recompute all names."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "hello"):
         rerecord(made, evidence, key, with_stdout(b"hello\n\n"))
@@ -367,7 +367,7 @@ def invent_outputs(made: Decided) -> None:
 
 
 def loosen_a_limit(made: Decided) -> None:
-    """The suite that is carried allows more; its gate passes with it."""
+    """Loosen a limit of the suite in the decision, so that its gate passes."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
 
     def looser(document: dict[str, Any]) -> None:
@@ -393,14 +393,14 @@ def without_gate(made: Decided, evidence: dict[str, Any], gate: str) -> None:
 
 
 def drop_a_gate_of_the_suite(made: Decided) -> None:
-    """A gate that failed was never asked."""
+    """Leave out a gate that failed."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     without_gate(made, evidence, "ops")
     anew(made, decision, evidence)
 
 
 def rename_the_machine(made: Decided) -> None:
-    """The records say that another machine made them."""
+    """Let the records name a different machine."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     without_gate(made, evidence, "drift")
     for key in list(evidence["records"]):
@@ -409,7 +409,7 @@ def rename_the_machine(made: Decided) -> None:
 
 
 def invent_programs(made: Decided) -> None:
-    """The files of the build are invented, in the build's list and in every record."""
+    """Invent the files of the build, in the build's list and in every record."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     without_gate(made, evidence, "drift")
     step = next(step for step in evidence["steps"] if step["name"] == "build candidate")
@@ -432,7 +432,7 @@ def backdate(made: Decided) -> None:
 
 
 def a_signature_over_another_digest(made: Decided) -> None:
-    """The signature of the first decision is put beside the second."""
+    """Put the signature of the first decision next to the second."""
     first, second = made.decision("Rows a block"), made.decision(SECOND)
     (path,) = made.ledger.directory.glob(f"{first.id}.*.sig")
     (other,) = made.ledger.directory.glob(f"{second.id}.*.sig")
@@ -440,7 +440,7 @@ def a_signature_over_another_digest(made: Decided) -> None:
 
 
 def keep_the_signature(made: Decided) -> None:
-    """The decision is changed and named again, and the old signature is renamed to it."""
+    """Change and rename the decision, and rename the old signature to match."""
     decision = made.decision(SECOND)
     (path,) = made.ledger.directory.glob(f"{decision.id}.*.sig")
     content = path.read_bytes()
@@ -449,7 +449,7 @@ def keep_the_signature(made: Decided) -> None:
 
 
 def new_step(evidence: dict[str, Any], which: str, gate: str = "rows") -> dict[str, Any]:
-    """The step of a gate that came with the candidate."""
+    """Return the step of a gate that came with the candidate."""
     found = [one for one in evidence["steps"] if "new_of" in one and (one["gate"], one["which"]) == (gate, which)]
     (step,) = found
     return dict(step)
@@ -469,7 +469,7 @@ def drop_the_result_before(made: Decided) -> None:
 
 
 def swap_before_and_after(made: Decided) -> None:
-    """What the gate gave with the patch is what it gave without, and the other way round."""
+    """Exchange the gate's results with and without the patch."""
     decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
     before, after = new_step(evidence, "before"), new_step(evidence, "candidate")
     for old, other in ((before, after), (after, before)):
@@ -479,7 +479,7 @@ def swap_before_and_after(made: Decided) -> None:
 
 
 def a_pass_before_turned_into_a_fail(made: Decided) -> None:
-    """The gate passed without the patch. The step says that it failed."""
+    """Let the step report FAIL for a gate that passed without the patch."""
     decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
     for key in new_step(evidence, "before")["observations"]:
         rerecord(made, evidence, key, with_stdout(b"rows: 8\n"))
@@ -487,7 +487,7 @@ def a_pass_before_turned_into_a_fail(made: Decided) -> None:
 
 
 def forget_the_gates_that_came(made: Decided) -> None:
-    """The decision says nothing of the gates that the commit names."""
+    """Remove the gates that the commit names from the decision."""
     decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
     evidence["steps"] = [step for step in evidence["steps"] if "new_of" not in step]
     del evidence["brings"], evidence["suites_of_new_gates"]
@@ -496,7 +496,7 @@ def forget_the_gates_that_came(made: Decided) -> None:
 
 
 def call_an_old_gate_new(made: Decided) -> None:
-    """A gate that failed before the candidate is called one that came with it."""
+    """Present a gate that failed before the candidate as one that came with it."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     evidence["brings"]["gates"].append(
         {"commit": decision.commits[0], "named": "hello", "suite": "quick", "gate": "hello"}
@@ -515,7 +515,7 @@ def drop_the_reason_of_a_switch(made: Decided) -> None:
 
 
 def drop_an_unproven_switch(made: Decided) -> None:
-    """The decision says that the commit has no switch without a gate."""
+    """Let the decision report that the commit has no switch without a gate."""
     decision, evidence = made.decision(UNPROVEN), made.evidence_document(made.decision(UNPROVEN))
     evidence["brings"] = {"gates": [], "unproven": [], "reason": None}
     evidence["steps"] = [step for step in evidence["steps"] if not step["name"].startswith("switch ")]
@@ -523,7 +523,7 @@ def drop_an_unproven_switch(made: Decided) -> None:
 
 
 def pass_for_an_older_decision(made: Decided) -> None:
-    """The decision has the form of those that were made before patches brought gates."""
+    """Give the decision the older form, without gates that come with patches."""
     decision, evidence = made.decision(UNPROVEN), made.evidence_document(made.decision(UNPROVEN))
     del evidence["brings"], evidence["suites_of_new_gates"]
     evidence["steps"] = [step for step in evidence["steps"] if not step["name"].startswith("switch ")]
@@ -531,7 +531,7 @@ def pass_for_an_older_decision(made: Decided) -> None:
 
 
 def invent_a_fail_before(made: Decided) -> None:
-    """What the gate gave without the patch is invented."""
+    """Invent the gate's result without the patch."""
     decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
     for key in new_step(evidence, "before")["observations"]:
         rerecord(made, evidence, key, with_stdout(b"rows: 0\n"))
@@ -546,14 +546,12 @@ FORGERIES: dict[str, Forgery] = {
     "remove an output": Forgery(forge=remove_an_output, told="lacks its stdout"),
     "edit a record": Forgery(forge=edit_a_record, told="has content that does not match its name"),
     "remove a record": Forgery(forge=remove_a_record, told="cannot be read"),
-    "edit a decision": Forgery(forge=edit_a_decision, told="its content is not what it was named by"),
-    "edit a commit in the lock": Forgery(
-        forge=the_commit_in_the_lock, told="the commit in the lock is a different one"
-    ),
+    "edit a decision": Forgery(forge=edit_a_decision, told="its content does not match its name"),
+    "edit a commit in the lock": Forgery(forge=the_commit_in_the_lock, told="the lock has a different commit"),
     "change a build's option under its key": Forgery(
         forge=change_the_build_s_inputs, told="does not follow from its inputs"
     ),
-    "swap two records": Forgery(forge=swap_two_records, told="is of the key"),
+    "swap two records": Forgery(forge=swap_two_records, told="has the key"),
     "re-key a record": Forgery(forge=rekey_a_record, told="has a key that does not match its ingredients"),
     "a signature over another digest": Forgery(
         forge=a_signature_over_another_digest, told="it is not a signature over this decision"
@@ -576,7 +574,7 @@ FORGERIES: dict[str, Forgery] = {
     ),
     "add a PASS": Forgery(forge=add_a_pass, told="gate speed (candidate) is not in the suite", consistent=True),
     "drop a FAIL": Forgery(forge=drop_a_gate_s_step, told="gate ops (candidate) has no verdict", consistent=True),
-    "edit a figure": Forgery(forge=edit_a_figure, told="and 128: 0, 256: 0 is written", consistent=True),
+    "edit a figure": Forgery(forge=edit_a_figure, told="but 128: 0, 256: 0 is recorded", consistent=True),
     "change a reference": Forgery(forge=change_a_reference, told="the outputs give FAIL, not PASS", consistent=True),
     "replay a decision for another commit": Forgery(
         forge=replay_for_another_commit, told="is of a different tree", consistent=True

@@ -1,4 +1,4 @@
-"""Recorded evidence is a file that anyone could have written: it never leads accept to pass, nor anything in CI."""
+"""Recorded evidence is a file that anyone could have written: it never makes accept, or anything in CI, pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(tmp_path: Path, places: Places) -> Decided:
 
 
 def forget(made: Decided) -> None:
-    """Forget what this machine observed, as another machine does not know it."""
+    """Forget the observations of this machine, as if this were a different one."""
     shutil.rmtree(cache_places().observations)
 
 

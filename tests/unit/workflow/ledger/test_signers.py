@@ -13,7 +13,7 @@ from tests.support.builders import run_git
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A clone of a protected branch, with a branch of its own that has another list."""
+    """Return a clone of a protected branch, with a new branch that has a different list."""
     server, root = tmp_path / "server", tmp_path / "clone"
     run_git("init", "-q", "--initial-branch=main", server, cwd=tmp_path)
     (server / "ledger").mkdir()

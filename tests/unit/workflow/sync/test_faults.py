@@ -1,4 +1,4 @@
-"""`patchstack sync` when things go wrong: sources that move, names that are taken, states that are damaged."""
+"""`patchstack sync` when things go wrong: sources that change, names that are taken, states that are damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Printed = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def ready(tmp_path: Path, patchstack: Patchstack) -> Moved:
-    """A finished sync that waits to be accepted."""
+    """Return a finished sync that waits to be accepted."""
     found = moved(tmp_path, patchstack)
     found.upstream("Elsewhere", {"src/other.cpp": numbered(41)})
     assert patchstack("sync", "--to", "main", "--worktree", "work") == 0
@@ -59,7 +59,7 @@ def test_a_branch_that_came_in_between_is_not_overwritten(
     ready.fork.repo.branch(branch, ready.fork.pin)
     before = ready.files()
     told = refused(patchstack, capsys, 2, "--accept")
-    assert f"error: the fork ./fork has another branch {branch} by now" in told
+    assert f"error: the fork ./fork already has a different branch {branch}" in told
     assert ready.fork.repo.git("rev-parse", branch) == ready.fork.pin
     assert ready.files() == before and f"pin: {ready.fork.pin}" in ready.settings.read_text()
     ready.fork.repo.git("branch", "-m", branch, "theirs")

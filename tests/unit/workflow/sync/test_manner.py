@@ -1,4 +1,4 @@
-"""How a sync goes on by itself: editing, a command after each patch, landed patches, nobody to ask; and kills."""
+"""Options of a sync: editing, a command after each patch, landed patches, unattended runs; and kills."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TO = ("sync", "--to", "main", "--worktree", "work")
 
 @pytest.fixture
 def quiet(tmp_path: Path, patchstack: Patchstack) -> Moved:
-    """Three patches, and an upstream that is in nobody's way."""
+    """Return three patches, and an upstream without conflicts."""
     found = moved(tmp_path, patchstack)
     found.upstream("Elsewhere", {"src/other.cpp": numbered(41)})
     return found
@@ -29,7 +29,7 @@ def quiet(tmp_path: Path, patchstack: Patchstack) -> Moved:
 
 @pytest.fixture
 def colliding(tmp_path: Path, patchstack: Patchstack) -> Moved:
-    """Three patches, and an upstream that changes the second one's line."""
+    """Return three patches, and an upstream that changes the second one's line."""
     found = moved(tmp_path, patchstack)
     found.upstream("The very line (#8)", {"src/kernel.cu": kernel({20: "upstream's"})})
     return found
@@ -91,7 +91,7 @@ def test_a_conflict_nobody_touched_is_skipped_without_a_question(colliding: Move
 
 
 def elsewhere(found: Moved) -> None:
-    """Upstream takes the first patch's change to another place of the file, so that it no longer merges."""
+    """Upstream makes the first patch's change at a different place of the file, so that the patch no longer merges."""
     lines = kernel(of(1)).splitlines(keepends=True)
     found.upstream("Take it, moved down (#9)", {"src/kernel.cu": "".join([*lines[40:], *lines[:40]])})
 

@@ -1,4 +1,4 @@
-"""`patchstack park` and `unpark`: a branch without a patch, and with it again; the lock keeps what is parked."""
+"""`patchstack park` and `unpark`: a branch without a patch, and with it again; the lock keeps parked patches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Printed = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def ready(tmp_path: Path, patchstack: Patchstack) -> Moved:
-    """Three patches of one file, far from each other."""
+    """Return three patches of one file, far from each other."""
     return moved(tmp_path, patchstack)
 
 

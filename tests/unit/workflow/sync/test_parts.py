@@ -40,7 +40,7 @@ def test_long_sides_are_shown_by_their_beginning() -> None:
 
 
 def upstreams(**lines: int) -> list[tuple[str, int]]:
-    """What is named of commits that each brought so many of the colliding lines."""
+    """Return the named commits, of some that each made that many of the conflicting lines."""
     commits = [
         _Commit(
             mover=Mover(commit=name, author="", date="", subject="", pull_request=None, lines=0),

@@ -1,4 +1,5 @@
-"""Checks during a sync: those of a patch after it, all at the end; told, reported, and in nobody's way."""
+"""Checks during a sync: those of a patch after it, all at the end; they are printed and reported, and never stop the
+sync."""
 
 from __future__ import annotations
 

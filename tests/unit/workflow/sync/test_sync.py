@@ -17,8 +17,8 @@ Printed = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def begun(tmp_path: Path, patchstack: Patchstack) -> Moved:
-    """Three patches; upstream then changed, in this order: another file, a line near the first patch's, and the very
-    line of the second."""
+    """Return three patches; upstream then changed, in this order: a different file, a line near the first patch's, and
+    the line of the second."""
     found = moved(tmp_path, patchstack)
     found.upstream("Elsewhere", {"src/other.cpp": numbered(41)})
     found.upstream("Nearby (#7)", {"src/kernel.cu": kernel({12: "upstream's"})})
@@ -27,7 +27,7 @@ def begun(tmp_path: Path, patchstack: Patchstack) -> Moved:
 
 
 def told(capsys: Printed) -> dict[str, Any]:
-    """The document that was printed last."""
+    """Return the last printed document."""
     found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     return found
 
@@ -100,7 +100,7 @@ def test_resolved_and_accepted_the_fork_has_the_branch_and_verify_holds(
     assert f"product: holds: base {to} + 3 patches = {tree}; branch {branch} at {head[:12]}" in printed.out
     assert "0002    Change 2 of a kernel" in printed.out and "resolved by hand" in printed.out
     assert begun.git("show", "HEAD:src/kernel.cu") + "\n" == LAST
-    # Nothing of the user's was written so far.
+    # No file of the user was written so far.
     assert f"pin: {begun.fork.pin}  # June" in begun.settings.read_text()
     assert run_git("rev-parse", "-q", "--verify", branch, cwd=begun.fork.repo.path, check=False).returncode
     assert patchstack("sync", "--accept") == 0
@@ -157,7 +157,7 @@ def test_abort_leaves_everything_as_it_was(begun: Moved, patchstack: Patchstack,
     assert patchstack("sync", "--abort") == 0
     assert f"the sync to main is aborted, and {begun.work} is removed; nothing else changed" in capsys.readouterr().err
     after = snapshot(begun.root)
-    del before[str(begun.root)], after[str(begun.root)]  # its time of change alone
+    del before[str(begun.root)], after[str(begun.root)]  # only its time of change
     assert after == before
 
 

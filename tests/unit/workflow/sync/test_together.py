@@ -1,4 +1,5 @@
-"""Patches that are merged together: our merge proposes each tree, git's gives it. One by one gives the same commits."""
+"""Patches that are merged in one process: our merge proposes each tree, and git's confirms it. Merging one by one gives
+the same commits."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ TO = ("sync", "--to", "main", "--worktree", "work")
 
 @pytest.fixture
 def world(tmp_path: Path, patchstack: Patchstack) -> Moved:
-    """Four patches, and an upstream that changes other lines of their file."""
+    """Return four patches, and an upstream that changes other lines of their file."""
     found = moved(tmp_path, patchstack, 4)
     found.upstream("Other lines (#9)", {"src/kernel.cu": kernel({250: "upstream's", 280: "upstream's too"})})
     return found
 
 
 def one_by_one(self: SyncTree, steps: Sequence[tuple[bytes, str]]) -> None:
-    """What an old git makes of many steps: nothing."""
+    """Act like an old git, which cannot merge many steps."""
 
 
 def never(self: SyncTree, commit: str) -> None:
