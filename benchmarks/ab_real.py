@@ -1,9 +1,9 @@
 """Real comparisons on a busy machine: A/A must never be kept, and a side slowed by 30% must be rejected.
 
 `python -m benchmarks.ab_real BIN MODEL OUT` runs `llama-batched-bench` of BIN with a small model, while two loops keep
-the machine busy: 20 comparisons of a switch that does nothing, and 10 of a side that wastes 3 of 10 parts of its CPU
-time. At most 16 pairs each. A run must take longer than a few time slices, so a model of many tiny layers is best:
-`python -m tests.support.tiny_gguf llama MODEL --layers 160`. OUT has a file for each comparison; a finished one is
+the machine busy: 20 comparisons of a switch that does nothing, and 10 of a side that wastes 30% of its CPU time. Each
+has at most 16 pairs. A run must take longer than a few time slices, so a model of many tiny layers is best: `python -m
+tests.support.tiny_gguf llama MODEL --layers 160`. OUT has a file for each comparison; a finished one is
 not run again, and an interrupted one is continued. Exits with 1 unless no A/A is kept, no slowed side
 is kept, and half of these are rejected.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 NOTHING = "GGML_NO_BACKTRACE=1"
 """A switch that the programs know, and that has no effect unless they crash."""
 ONE_THREAD = "LLAMA_ARG_THREADS=1"
-"""Threads of the program wait for each other in a loop: beside two loops on two cores they wait for time slices."""
+"""The program's threads wait for each other in a loop. With two busy loops on two cores, they wait for time slices."""
 WORKLOAD = ("-w", "batched", "--set", "npp=16", "--set", "ntg=32", "--set", "npl=4", "--set", "primary=decode *")
 WRAPPER = """\
 #!/bin/sh
@@ -69,7 +69,7 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def slowed(programs: Path, out: Path) -> Path:
-    """Return a directory of the same programs, in which the one that is measured is 30% slower."""
+    """Return a directory of the same programs, in which the measured one is 30% slower."""
     made = out / "slowed"
     if not made.is_dir():
         made.mkdir(parents=True)

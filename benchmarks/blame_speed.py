@@ -1,4 +1,4 @@
-"""How fast is `patchstack canary --blame` over hundreds of upstream commits, compared with one `git apply` process?
+"""Measure `patchstack canary --blame` over hundreds of upstream commits, against one `git apply` process.
 
 `python -m benchmarks.blame_speed --repo CLONE --pin SHA --to REF (--patches DIR | --made 31) [--before CHECKOUT]`
 measures whole processes, interleaved: (S) `canary --strict --blame`, (T) `canary --blame`, three-way, and (B) git: read
@@ -11,7 +11,7 @@ upstream changes most often after the pin. The same clone, pin and tip always gi
 
 The figures in docs/explanation/speed.md come from a clone of ggml-org/llama.cpp (`--made 31`), and from that clone with
 the patches of mudler/LocalAI, branch worktree-feat+paged-attention. Nothing is written into the clone. Standard
-library and git only; the Python that runs it is the one measured with.
+library and git only; the Python that runs it also runs the measured programs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from benchmarks.verify_speed import Run, git, timed
 _ROOT = Path(__file__).resolve().parent.parent
 _KINDS = (".c", ".cpp", ".cu", ".cuh", ".h", ".txt")
 _OPTIONS = {"S": ("--strict", "--blame"), "T": ("--blame",)}
-_TIMES = ("took", "seconds")  # what two runs of one question do not have in common
+_TIMES = ("took", "seconds")  # differs between two equal runs
 
 
 def made_series(repo: Path, pin: str, to: str, count: int) -> Iterator[bytes]:
-    """A series on the files that upstream changes most often between two commits."""
+    """Return a series on the files that upstream changes most often between two commits."""
     log = git(repo, "log", "--first-parent", "--no-renames", "--name-only", "--format=", f"{pin}..{to}")
     often = Counter(line for line in log.split("\n") if line.endswith(_KINDS))
     there = set(git(repo, "ls-tree", "-r", "--name-only", pin).split("\n"))
@@ -64,20 +64,20 @@ def made_series(repo: Path, pin: str, to: str, count: int) -> Iterator[bytes]:
 
 
 def content(repo: Path, name: str) -> str:
-    """A file of a commit, whatever bytes are in it."""
+    """Return a file of a commit, as bytes."""
     ran = subprocess.run(["git", "-C", repo, "show", name], env=git_environment(), capture_output=True, check=True)
     return ran.stdout.decode(errors="surrogateescape")
 
 
 def environment_of(root: Path, scratch: Path) -> dict[str, str]:
-    """The environment in which a checkout runs, byte-compiled, as an installed one is."""
+    """Return the environment in which a checkout runs, byte-compiled like an installed one."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPATH": str(root)}
     return environment | {"PYTHONPYCACHEPREFIX": str(scratch / f"compiled-{root.name}")}
 
 
 def canary(root: Path, case: Case, scratch: Path, which: str) -> Run:
-    """One run of a checkout."""
+    """Run a checkout once."""
     args = ["--patches", str(case.patches[0].parent), "--upstream", str(case.repo), "--pin", case.pin, "--json"]
     script = 'python=$1; shift; "$python" -m patchstack "$@" || [ $? -eq 1 ]'  # 1: patches fail, which is an answer
     command = ["sh", "-c", script, "sh", sys.executable, "canary", *_OPTIONS[which], *args, "--to", case.commits[-1]]
@@ -85,13 +85,13 @@ def canary(root: Path, case: Case, scratch: Path, which: str) -> Run:
 
 
 def answer(run: Run) -> dict[str, Any]:
-    """What a run says of the patches."""
+    """Return what a run reports about the patches."""
     document: dict[str, Any] = json.loads(run.output)
     return {name: value for name, value in document.items() if name not in _TIMES}
 
 
 def measure(case: Case, scratch: Path, wanted: Sequence[str], before: Path | None, rounds: int) -> bool:
-    """Measure in turn and print; whether both checkouts say the same."""
+    """Measure in turn and print. Return whether both checkouts give the same answers."""
     objects = (case.repo / git(case.repo, "rev-parse", "--git-path", "objects")).resolve()
     applied = verify_speed.Case(repo=case.repo, objects=objects, pin=case.pin, patches=case.patches, tree="")
     runs: dict[str, list[float]] = {}
@@ -119,7 +119,7 @@ def measure(case: Case, scratch: Path, wanted: Sequence[str], before: Path | Non
 
 
 def main() -> int:
-    """Measure, print, and give the exit status."""
+    """Measure, print, and return the exit status."""
     parser = argparse.ArgumentParser(description="Measure `patchstack canary --blame` against one `git apply`.")
     parser.add_argument("--repo", type=Path, required=True, help="a clone of upstream with the commits after the pin")
     parser.add_argument("--pin", required=True)

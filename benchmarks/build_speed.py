@@ -86,13 +86,13 @@ class Silent:
     """A progress listener that shows nothing."""
 
     def phase(self, name: str) -> None:
-        """A phase of the work begins."""
+        """Ignore the start of a phase."""
 
     def output(self, chunk: bytes) -> None:
-        """What the commands print."""
+        """Ignore the output of the commands."""
 
     def talk(self, text: str) -> None:
-        """A message for the user."""
+        """Ignore a message for the user."""
 
 
 class Bench:

@@ -5,8 +5,8 @@
 patch and commit by commit, skipping failing patches; (P) `canary --quick`, without the search for similar commits, (F)
 `canary` with that search, and (V) `verify`, interleaved. The answers of A and L are compared: the first commit at which
 each patch fails, and all that fail at the last. Without a clone it generates a tree of llama.cpp's shape and lets its
-upstream move on. Nothing is written into the clone. Standard library and git only; the Python that runs it is the one
-measured with.
+upstream move on. Nothing is written into the clone. Standard library and git only; the Python that runs it also runs
+the measured programs.
 
 The loop starts a process for each patch and commit, so it takes minutes. `TMPDIR=/dev/shm` avoids the disk.
 """

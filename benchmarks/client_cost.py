@@ -33,7 +33,7 @@ _FIRST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load: the server, how many streams and tokens each, the tokenizer, and a directory to write in."""
+    """A load: the server, the number of streams, the tokens of each, the tokenizer, and a directory for files."""
 
     url: str
     streams: int
@@ -46,7 +46,7 @@ Command = Callable[[str, Load], list[str]]
 
 
 def vllm(venv: str, load: Load) -> list[str]:
-    """vLLM's client."""
+    """Return the command of vLLM's client."""
     return [
         *(f"{venv}/bin/vllm", "bench", "serve", "--backend", "openai", "--base-url", load.url),
         *("--model", "scripted", "--tokenizer", load.tokenizer, "--endpoint", "/v1/completions"),
@@ -57,7 +57,7 @@ def vllm(venv: str, load: Load) -> list[str]:
 
 
 def guidellm(venv: str, load: Load) -> list[str]:
-    """guidellm."""
+    """Return the command of guidellm."""
     return [
         *(f"{venv}/bin/guidellm", "run", "--disable-progress", "--tokenizer", "kind=hf_auto"),
         *("--backend", f"kind=openai_http,target={load.url},model={load.tokenizer}"),
@@ -68,7 +68,7 @@ def guidellm(venv: str, load: Load) -> list[str]:
 
 
 def aiperf(venv: str, load: Load) -> list[str]:
-    """aiperf."""
+    """Return the command of aiperf."""
     return [
         *(f"{venv}/bin/aiperf", "profile", "--model", "scripted", "--url", load.url, "--endpoint-type", "completions"),
         *("--streaming", "--concurrency", str(load.streams), "--request-count", str(load.streams)),
@@ -78,7 +78,7 @@ def aiperf(venv: str, load: Load) -> list[str]:
 
 
 def llama_benchy(venv: str, load: Load) -> list[str]:
-    """llama-benchy."""
+    """Return the command of llama-benchy."""
     return [
         *(f"{venv}/bin/llama-benchy", "--base-url", f"{load.url}/v1", "--model", "scripted"),
         *("--tokenizer", load.tokenizer, "--pp", "8", "--tg", str(load.tokens), "--runs", "1", "--no-warmup"),

@@ -2,8 +2,7 @@
 
 Writes a dense model of random weights of at least four times the last-level cache, and runs llama-batched-bench on it.
 The bandwidth is the largest of ten probes, made before, between and after the runs: libc's `memchr` over a gigabyte
-that
-does not have the byte, one thread a core. So a probe only reads.
+without the byte, with one thread for each core. So a probe only reads.
 
     python -m benchmarks.cost_floor --bin DIR [--runs 20] [--gigabytes 1]
 """

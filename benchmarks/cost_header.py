@@ -1,6 +1,6 @@
-"""Measure how long reading the header of a 35B model takes (248,320 tokens, 753 tensors), and a whole report of it.
+"""Measure the time to read the header of a 35B model (248,320 tokens, 753 tensors), and to make a whole report.
 
-Each run is a process of its own, start-up included for the report. Goals: the header in 0.2 s and 60 MB, the report in
+Each run is a separate process; the report includes start-up. Goals: the header in 0.2 s and 60 MB, the report in
 1 s. CPU seconds are printed in addition to wall time, which on a loaded machine includes other processes.
 
     python -m benchmarks.cost_header [--runs 10]
@@ -72,10 +72,10 @@ def main() -> int:
     kept = True
     with tempfile.TemporaryDirectory() as directory:
         model = Path(directory) / "model.gguf"
-        # Not written here: a child's memory is at least what its parent had when it was made.
+        # Written by another process, because a child's memory is at least that of its parent.
         subprocess.run([sys.executable, "-c", WRITE, str(model)], check=True)
         for what, once, seconds, size in (("header", read_once, 0.2, 60e6), ("report", report_once, 1.0, None)):
-            once(model)  # compiled modules are written by the first
+            once(model)  # the first run writes compiled modules
             found = [once(model) for _ in range(runs)]
             clock, cpu, most = ([one[at] for one in found] for at in range(3))
             row = {

@@ -1,9 +1,9 @@
 """Compare the predicted reuse of prompts with images with a real multimodal llama-server.
 
-A tiny vision encoder beside tiny models with attention alone, with a window, and hybrid. An agent shows an image a
-step: all of them in place, older ones as text, or the last K at the end of each prompt. Every `cache_n` must be
-predicted exactly. What `cost prefix` foretells of the last way, from the log of the first, must be what the server
-counts when an agent really does it.
+A tiny vision encoder is used with tiny models: with attention alone, with a window, and hybrid. An agent shows one
+image in each step. It keeps all images in place, replaces older ones by text, or puts the last K at the end of each
+prompt. Every `cache_n` must be predicted exactly. `cost prefix` predicts the last way from the log of the first. The
+server's counts for an agent that works in that way must be equal.
 
     python -m benchmarks.cost_images --bin DIR [--steps 8] [--images 3] [--kind KIND]
 """
@@ -64,8 +64,8 @@ def prompts(way: str, steps: int, kept: int, answers: list[str]) -> Iterator[lis
 def run_agent(
     binaries: Path, files: dict[str, Path], options: tuple[str, ...], way: str, told: list[str], how: argparse.Namespace
 ) -> tuple[AgentRun, list[str]]:
-    """Run an agent against a fresh server, and follow its log. `told` are the answers it takes as its own, those of the
-    server if there are none."""
+    """Run an agent against a fresh server, and follow its log. `told` are the answers that it uses; without them, those
+    of the server."""
     log = files["work"] / "log.jsonl"
     more = (*options, "--mmproj", str(files["vision"]))
     lines, answers = [], list(told)
@@ -112,7 +112,7 @@ def main() -> int:
 
 
 def _compare(how: argparse.Namespace, kind: str, files: dict[str, Path], options: tuple[str, ...]) -> int:
-    """Run the three ways, and return how many figures were predicted otherwise."""
+    """Run the three ways, and return the number of wrong predictions."""
     wrong, foretold = 0, 0
     answers: list[str] = []
     for way in WAYS:

@@ -1,8 +1,8 @@
 """Compare `patchstack cost memory` with the logs of llama.cpp, over a grid of contexts, slots and cache types.
 
 Every KV and recurrent line must be equal to its last digit, with cells, layers and the sizes of the context. Models
-without a tokenizer serve: llama-batched-bench needs none. `test-llama-archs -a ARCH -o DIR` of a build writes such
-models.
+without a tokenizer are sufficient, because llama-batched-bench needs none. `test-llama-archs -a ARCH -o DIR` of a build
+writes such models.
 
     python -m benchmarks.cost_memory --bin DIR MODEL... [--contexts 300,5000,32768] [--slots 1,3]
 """
@@ -72,7 +72,7 @@ def computed(model: Path, options: Sequence[str], slots: int) -> Seen:
 
 
 def mib(count: int) -> str:
-    """Bytes as the log writes them."""
+    """Return bytes as the log writes them."""
     return f"{count / MIB:.2f}"
 
 

@@ -1,9 +1,8 @@
 """Compare the predicted reuse of prompts with a real llama-server, over scripted conversations.
 
 Tiny models with attention alone, with a window, and hybrid; chat and plain completions; one slot, two, and the server's
-own choice. A conversation appends, or has a message changed, cut or rendered otherwise at a step. Every `cache_n`
-must be
-predicted exactly, and every planted message named.
+own choice. A conversation appends, or has a message changed, cut or rendered otherwise at a step. Every `cache_n` must
+be predicted exactly, and every changed message must be named.
 
     python -m benchmarks.cost_prefix --bin DIR [--conversations 200] [--steps 5] [--seed 1]
 """

@@ -1,13 +1,13 @@
-"""Backtest `patchstack canary --forecast` against what upstream really did next, over many earlier pins.
+"""Compare the forecasts of `patchstack canary --forecast` with upstream's real changes, over many earlier pins.
 
 `python -m benchmarks.forecast_backtest --repo CLONE --pin SHA --patches DIR --to REF [--pins 24 --every 15]` takes the
 places where a series is in upstream's files and follows them, line by line, to earlier commits: every `--every`
-days back from the pin is one more pin. From each it asks several predictors, which see nothing but upstream's past up
-to there, how likely upstream changes a place (its lines, and three of context) within 30 days, and looks whether it
-did. It prints, for each predictor, how often a patch that was struck ranked higher in its list than one that was not
-(AUC, pin by pin: 0.5 is chance), and how many patches it expected to be struck.
+days back from the pin is one more pin. At each pin, several predictors estimate how likely upstream changes a place
+(its lines, and three of context) within 30 days. They know only upstream's earlier commits. The estimates are compared
+with upstream's later commits. For each predictor it prints how often a struck patch ranked higher than one that was not
+struck (AUC, pin by pin: 0.5 is chance), and how many patches it expected to be struck.
 
-A place that did not exist at a pin, since upstream wrote all of its lines later, is left out there. Nothing is written.
+A place is omitted at a pin if upstream wrote all of its lines later. Nothing is written.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def look(history: History, place: Place, pin: int, now: int, days: int) -> tuple
 
 
 def by_function(days: int) -> Predictor:
-    """Commits that change the function, times the place's share of it."""
+    """Return the number of commits that change the function, times the place's share of it."""
 
     def rate(seen: Seen) -> float:
         often = sum(in_function for age, _, in_function in seen.past if age <= days)
@@ -179,8 +179,8 @@ def by_function(days: int) -> Predictor:
 
 
 def by_lines(around: int, half: float, days: int, calm: float) -> Predictor:
-    """Commits that change lines so near, each counting half as much after so many days (0: all alike), times the part
-    of that neighbourhood which is the place's; and `calm` for every place."""
+    """Return the weighted number of commits that change nearby lines, times the place's share of these lines, plus
+    `calm`. A commit's weight halves after a number of days (0: never)."""
 
     def rate(seen: Seen) -> float:
         weight = sum(0.5 ** (age / half) if half else 1.0 for age, off, _ in seen.past if off <= around and age <= days)
@@ -197,7 +197,7 @@ def as_it_is(days: int) -> Predictor:
 
 
 def by_file(days: int) -> Predictor:
-    """Commits that change the file."""
+    """Return the number of commits that change the file."""
     return lambda seen: sum(age <= days for age, _, _ in seen.past) * AHEAD / days / 50
 
 

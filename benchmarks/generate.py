@@ -29,7 +29,7 @@ _COMMON = (b"", b"", b"    }", b"        }", b"}", b"    return true;", b"      
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How large the tree and the series are. `largest` is the size in bytes of the largest ordinary file."""
+    """The size of the tree and of the series. `largest` is the size in bytes of the largest ordinary file."""
 
     files: int = 3_000
     patches: int = 54
@@ -66,7 +66,7 @@ def _pick(rng: random.Random, low: int, high: int) -> int:
 
 
 def _directories(count: int) -> list[str]:
-    """Directories in a tree of three to a level, the first ones at the top."""
+    """Return directories in a tree, three on each level, from the top down."""
     paths: list[str] = []
     for number in range(count):
         name = f"{_WORDS[number % len(_WORDS)]}-{number:03d}"
@@ -110,7 +110,7 @@ def _lines(shape: Shape, pool: list[bytes], path: str, count: int) -> list[bytes
 
 
 def _write_history(out: IO[bytes], shape: Shape) -> None:
-    """The pin and the commits of the series, as a stream for `git fast-import`."""
+    """Return the pin and the commits of the series, as a stream for `git fast-import`."""
     files, pool = layout(shape), _pool(shape)
     _write_commit(out, "pin", 0)
     for path, count in files.items():

@@ -54,7 +54,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One case and command: sizes in MB, seconds, and what git's answer was."""
+    """One case and command: sizes in MB, seconds, and git's answer."""
 
     case: str
     command: str
@@ -86,9 +86,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "apply-only": ("verify", "--apply-only", "--json"),
     "lint": ("lint", "--json"),
 }
-"""What is measured, by what a table calls it. `verify` is also told which tree git gives."""
+"""The measured commands, by their names in the table. `verify` also gets git's tree."""
 ANSWERS = {"verify": ((0,), (1, 2)), "apply-only": ((0,), (1, 2)), "lint": ((0, 1), (1, 2))}
-"""Exit codes for a patch that git takes, and for one that it does not. Lint may find fault with one that applies."""
+"""Exit codes for a patch that git accepts, and for one that it refuses. Lint may have findings for one that applies."""
 
 
 def write_case(hostile: Hostile, place: Path) -> str:
@@ -131,7 +131,7 @@ def run_git(place: Path, pin: str, patches: Sequence[Path], *, keep_going: bool 
 
 
 def run_patchstack(place: Path, pin: str, tree: str, command: str) -> Cost:
-    """A command of this checkout's patchstack, byte-compiled as an installed one is."""
+    """Return a command of this checkout's patchstack, byte-compiled like an installed one."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     scratch = place.parent
     environment |= {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
@@ -160,7 +160,7 @@ def measured(args: Sequence[str], environment: Mapping[str, str], cwd: Path) -> 
 
 
 def warm_up(scratch: Path) -> None:
-    """Run both once on next to nothing: byte code is compiled, files are read."""
+    """Run both once on almost nothing, to compile byte code and read files."""
     place = scratch / "case"
     place.mkdir()
     pin = write_case(many_hunks(1), place)
@@ -191,7 +191,7 @@ def measure(name: str, scratch: Path, rounds: int, commands: Sequence[str]) -> l
             found.append(run_patchstack(place, pin, tree, command))
     applies = theirs[0].code == 0
     for command, found in ours.items():
-        # Exit 2: it is not a patch. A mailbox is split here.
+        # Exit 2 means that it is not a patch. patchstack splits a mailbox.
         if found[0].code not in ANSWERS[command][0 if applies else 1] and "mailbox" not in name:
             told = found[0].output[-2000:]
             raise SystemExit(f"{name}: git exits {theirs[0].code}, patchstack {command} {found[0].code}: {told}")
@@ -201,7 +201,7 @@ def measure(name: str, scratch: Path, rounds: int, commands: Sequence[str]) -> l
             case=name,
             command=command,
             size_mb=size,
-            # Lint looks at every patch, also after one that does not apply.
+            # Lint checks every patch, even after one that does not apply.
             git_seconds=min(one.seconds for one in (command == "lint" and all_of_them) or theirs),
             seconds=min(one.seconds for one in found),
             git_mb=max(one.peak_mb for one in theirs),

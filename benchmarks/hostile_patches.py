@@ -1,4 +1,4 @@
-"""A family of hostile patches: each is small to write and expensive for a careless reader. Seeded; standard library
+"""A family of hostile patches: each is easy to write and expensive for a careless reader. Seeded; standard library
 only. Every case has the files of the pin and the bytes of each patch. Some patches apply with git, others do not.
 """
 
@@ -97,7 +97,7 @@ def near_matches(lines: int, length: int, count: int) -> Hostile:
 
 
 def header_lines(size: int) -> Hostile:
-    """Header lines of a diff, and never a hunk."""
+    """Header lines of a diff without any hunk."""
     line = b"index 1111111..2222222 100644\n"
     return Hostile(files={"a": b"x\n"}, patches=(b"diff --git a/a b/a\n" + line * (size // len(line)),))
 
@@ -109,7 +109,7 @@ def diff_lines(size: int) -> Hostile:
 
 
 def quoted_names(size: int) -> Hostile:
-    """Names in quotes that nothing ends."""
+    """Names with an opening quote and no closing one."""
     line = b'diff --git "a/' + b"\\303\\274" * 200 + b"\n"
     return Hostile(files={"a": b"x\n"}, patches=(line * (size // len(line)),))
 
@@ -183,7 +183,7 @@ def long_line(size: int) -> Hostile:
 
 
 def empty_lines(size: int) -> Hostile:
-    """Nothing but line ends."""
+    """Only line ends."""
     return Hostile(files={"a": b"x\n"}, patches=(b"\n" * size,))
 
 

@@ -1,4 +1,4 @@
-"""Serve bare repositories over HTTP on this machine, with git's own `http-backend`, and count what goes out."""
+"""Serve bare repositories over HTTP on this machine, with git's own `http-backend`, and count the sent bytes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Served:
 
 @contextmanager
 def served(root: Path) -> Iterator[Served]:
-    """Serve every repository below a directory for as long as the block runs."""
+    """Serve every repository below a directory during the block."""
     counter: list[Served] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
-            """Say nothing."""
+            """Print nothing."""
 
         def do_GET(self) -> None:
             self._answer(b"")
@@ -84,7 +84,7 @@ def served(root: Path) -> Iterator[Served]:
             self.close_connection = True
 
         def _head(self, backend: subprocess.Popen[bytes]) -> None:
-            """Read the head byte by byte: what is after it belongs to the body, and is not to be kept from it."""
+            """Read the head byte by byte, so that no byte of the body is consumed."""
             assert backend.stdout is not None
             head = b""
             while not head.endswith((b"\r\n\r\n", b"\n\n")):

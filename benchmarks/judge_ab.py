@@ -37,7 +37,7 @@ def _noise(deviation: float) -> Speeds:
 
 
 def _correlated(chance: random.Random, count: int) -> list[float]:
-    """AR(1): each run is like the one before by 0.9; the deviation is 3%."""
+    """AR(1): successive runs have a correlation of 0.9; the deviation is 3%."""
     found = [chance.gauss(0, 0.03)]
     while len(found) < count:
         found.append(0.9 * found[-1] + chance.gauss(0, 0.03 * math.sqrt(1 - 0.81)))
@@ -68,7 +68,7 @@ def _slow_state(loss: float, into: float, out: float) -> Speeds:
 
 
 def _heavy_tails(chance: random.Random, count: int) -> list[float]:
-    """Student's t with 2 degrees of freedom, times 1%."""
+    """Draw from Student's t with 2 degrees of freedom, times 1%."""
     return [0.01 * chance.gauss(0, 1) / math.sqrt(chance.expovariate(1)) for _ in range(count)]
 
 
@@ -141,7 +141,7 @@ def _bca_low(values: Sequence[float]) -> float:
 
 
 def hot_side(chance: random.Random, *, blind: bool) -> list[Pair]:
-    """Pairs on a machine where B is 4% faster while cool, and hot and 10% slower in 55% of its runs.
+    """Return pairs on a machine on which B is 4% faster when cool, and hot and 10% slower in 55% of its runs.
 
     `blind`: pairs are thrown away by the clock of their reference runs; if not, by the clock of B's run.
     """

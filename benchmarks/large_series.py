@@ -10,7 +10,7 @@ interleaved:
 
 `--before` names another checkout of patchstack: its times are measured in the same rounds, and the ratio is printed.
 Each figure is wall time, then user and system time of all processes, which says more on a busy machine.
-Standard library and git only; the Python that runs it is the one measured with.
+Standard library and git only; the Python that runs it also runs the measured programs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Case:
         self.pin = self.git("rev-parse", "pin").strip()
 
     def git(self, *args: str) -> str:
-        """What git prints."""
+        """Return the output of a git command."""
         ran = subprocess.run(["git", *args], cwd=self.repo, env=git_environment(), check=True, capture_output=True)
         return ran.stdout.decode()
 
@@ -138,7 +138,7 @@ def byte_compile(root: Path, case: Case) -> None:
 def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> Took:
     """Return the cost of one run of a checkout."""
     environment = environment_of(root, case)
-    cwd = cwd or case.directory  # Python takes modules from where it is run before those of PYTHONPATH
+    cwd = cwd or case.directory  # Python prefers modules of the current directory to those of PYTHONPATH
     taken: list[Took] = []
     with watched(taken):
         ran = subprocess.run(

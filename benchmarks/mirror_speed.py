@@ -1,11 +1,10 @@
 """Measure `patchstack export`, `status` and `--help`, each against its reference.
 
-`python -m benchmarks.mirror_speed [--repo REPO --pin SHA --fork-ref REF]` measures whole processes, interleaved, a
-fresh process a run: `export` of a series that is up to date against `git format-patch` of the same range, once with
-what the cache remembers and once with an empty cache (every commit is formatted and proven then, as the first time);
-`status` against `verify`; `--help` against `python -c 'import typer'`. Without a repository it generates one of
-llama.cpp's shape. Nothing is written into the repository. Standard library and git only; the Python that runs it is the
-one patchstack is measured with.
+`python -m benchmarks.mirror_speed [--repo REPO --pin SHA --fork-ref REF]` measures whole processes, interleaved, each
+run in a new process: `export` of an up-to-date series against `git format-patch` of the same range, once with the cache
+of an earlier run and once with an empty one (which formats and proves every commit); `status` against `verify`;
+`--help` against `python -c 'import typer'`. Without a repository it generates one of llama.cpp's shape. Nothing is
+written into the repository. Standard library and git only; the Python that runs it also runs patchstack.
 """
 
 from __future__ import annotations

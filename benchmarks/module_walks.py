@@ -6,8 +6,8 @@ patchstack. For each command:
 
 - *modules*: the modules in which at least one function was called;
 - *arrows*: the distinct pairs of modules of which one calls the other;
-- *turns back*: the arrows that lead to a module that was already waiting for an answer further up the stack (a calls b,
-  and b calls a). Each pair counts once, however often it happens: the figures do not depend on the number of patches.
+- *turns back*: the arrows to a module that is already waiting further up the stack (a calls b, and b calls a). Each
+  pair counts once, however often it happens: the figures do not depend on the number of patches.
 
 With `--other PYTHON`, the Python of another checkout's environment, the same is counted there, side by side.
 """
@@ -93,11 +93,11 @@ WALKS = {
     "accept (ref)": ("accept", "{good}", "--series", "paged", "--why", "a walk", "--engine", "host"),
     "canary (to)": ("canary", "paged", "--to", "{next}"),
 }
-"""In the order in which they run, because each needs the results of earlier ones."""
+"""The commands in the order of their runs, because each needs the results of earlier ones."""
 
 
 class World:
-    """The demo, and a cache of its own, for one checkout's Python."""
+    """The demo, and a separate cache, for one checkout's Python."""
 
     def __init__(self, python: Path, directory: Path) -> None:
         self.python = python
@@ -160,7 +160,7 @@ def walks(python: Path) -> dict[str, Walk]:
 
 
 def main() -> None:
-    """Print a table; with `--json FILE` write everything that was seen."""
+    """Print a table; with `--json FILE` also write all modules and arrows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--other", type=Path, metavar="PYTHON", help="the Python of another checkout's environment")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write modules, arrows and turns there")

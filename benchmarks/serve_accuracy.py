@@ -1,6 +1,6 @@
 """Measure how exact the client's times are, and check that inexact runs are INVALID.
 
-A scripted server in a process of its own streams tokens on an exact schedule and records the time of each write. Each
+A scripted server in a separate process streams tokens on an exact schedule and records the time of each write. Each
 run is compared with that record: the median of the errors of TTFT, ICL and E2E must be within 1 ms and p99 within 5 ms.
 
     python -m benchmarks.serve_accuracy [--runs 20] [--seconds 5]              on a machine that is otherwise idle
@@ -32,7 +32,7 @@ Errors = dict[str, list[float]]
 
 
 def schedule(streams: int, rate: float, seconds: float, seed: int) -> list[list[Step]]:
-    """Answers whose first tokens are spread over one gap."""
+    """Return answers whose first tokens are spread over one gap."""
     chance = random.Random(seed)
     return [
         stream([0.2 + chance.random() / rate + at / rate for at in range(max(2, int(seconds * rate)))])
@@ -43,8 +43,8 @@ def schedule(streams: int, rate: float, seconds: float, seed: int) -> list[list[
 def errors(record: ServeRecord, writes: dict[int, list[list[int]]]) -> Errors:
     """Return the errors of a run in ms. The server's numbers follow the order in which requests were sent.
 
-    TTFT and E2E need a start that both know: the connection's clock differs by the way to the server alone, so each
-    error is that of the time itself, with the smallest error of the run as zero.
+    TTFT and E2E need a start that both clocks know. They differ by the time to the server, so the smallest error of the
+    run counts as zero.
     """
     answered: list[RequestRecord] = sorted((one for one in record.requests if one.sent), key=lambda one: one.sent or 0)
     pairs = [(one, [write[1] for write in writes[at]]) for at, one in enumerate(answered)]

@@ -1,8 +1,8 @@
-"""Latencies of a server that gets twice what it can do: from planned times, and from when requests were sent.
+"""Measure the latencies of a server under twice its capacity, from planned times and from the times of sending.
 
 A scripted server answers at most two requests at once, 0.1 s each: 20 a second. It gets 40 a second, with at most two
 in flight, in runs of different length. Counted from the planned time, p99 grows with the run. Counted from when the
-client sent a request, it does not: the wait in the client's own queue is left out.
+client sent a request, it does not, because the wait in the client's queue is not counted.
 
     python -m benchmarks.serve_overload [--seconds 3 6 12]     prints the table of docs/guides/serve.md (40 s)
 """
@@ -24,7 +24,7 @@ SLOTS, ANSWER, TIMES = 2, 0.1, 2.0
 
 
 def one_run(seconds: float) -> ServeRecord:
-    """A run whose arrivals take so long."""
+    """Return a run whose arrivals take that many seconds."""
     rate = TIMES * SLOTS / ANSWER
     answers = [stream([ANSWER / 4 * at for at in range(1, 5)])]
     with tempfile.TemporaryDirectory(prefix="patchstack-overload-") as name:
@@ -43,7 +43,7 @@ def one_run(seconds: float) -> ServeRecord:
 
 
 def tails(record: ServeRecord) -> tuple[float, float]:
-    """p99 of E2E in seconds: from planned times, and from when the requests were sent."""
+    """Return the p99 of E2E in seconds, from planned times and from the times of sending."""
     found = [(one.planned, one.sent, one.times[-1]) for one in record.requests if not one.failure]
     if len(found) < 100 or len(found) < len(record.requests):
         raise SystemExit(f"{len(found)} of {len(record.requests)} requests were answered: p99 needs all, and 100")

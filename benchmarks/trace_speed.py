@@ -2,7 +2,7 @@
 
     LC_ALL=C grep -oE 'route=[a-z_]+' LOG | sort | uniq -c
 
-and how much memory a log takes that is much larger. The log is written here: the routes of a model with 40 layers, as
+and the memory that a much larger log needs. The log is generated: the routes of a model with 40 layers, as
 `LLAMA_MUL_MAT_ROUTE_TRACE` prints them, over and over for changing numbers of tokens. Both ways are run in turn, each
 as a process of its own, so start-up counts; the least of the runs is taken.
 
@@ -51,7 +51,7 @@ def graph(tokens: int) -> bytes:
 
 
 def blocks(size: int, seed: int = 1) -> Iterator[bytes]:
-    """Graphs for changing numbers of tokens, until there are so many bytes."""
+    """Yield graphs for changing numbers of tokens, up to that many bytes."""
     chosen = random.Random(seed)
     widths = [*range(1, 17), 18, 32, 36, 64, 128, 510, 512]
     graphs = {width: graph(width) for width in widths}
@@ -63,7 +63,7 @@ def blocks(size: int, seed: int = 1) -> Iterator[bytes]:
 
 
 def seconds(command: list[str]) -> tuple[float, int, bytes]:
-    """Wall time, largest resident memory in bytes, and standard output of one run."""
+    """Return wall time, largest resident memory in bytes, and standard output of one run."""
     before = time.perf_counter()
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdout=out)

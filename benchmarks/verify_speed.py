@@ -1,10 +1,10 @@
 """Measure `patchstack verify` against git itself.
 
 `python -m benchmarks.verify_speed [--repo CLONE --pin SHA --patches DIR --expect-tree TREE]` measures whole processes,
-interleaved, a fresh process a run: (A) `patchstack verify`, every prefix tree; (B) git, all patches in one pass;
+interleaved, each run in a new process: (A) `patchstack verify`, every prefix tree; (B) git, all patches in one pass;
 (C) git, patch by patch, with every prefix tree; (D) a fresh worktree. Without a clone it generates a tree of
 llama.cpp's shape. `--scaling` instead measures time and memory over long series on a large tree. Nothing is written
-into the clone. Standard library and git only; the Python that runs it is the one patchstack is measured with.
+into the clone. Standard library and git only; the Python that runs it also runs patchstack.
 
 git writes many small files here and patchstack none, so a busy disk favours patchstack: `TMPDIR=/dev/shm` (or another
 file system in memory) avoids this.
@@ -133,7 +133,8 @@ def make_case(repo: Path, pin: str, patches: Path, tree: str) -> Case:
 
 
 def generated_case(directory: Path, *options: str) -> Case:
-    """Generate a repository and its series, in a process of its own: the peak of this one counts in its children's."""
+    """Generate a repository and its series in a separate process, because this process's peak counts for its
+    children."""
     subprocess.run([sys.executable, "-m", "benchmarks.generate", str(directory), *options], check=True, cwd=_ROOT)
     repo = directory / "repo"
     return make_case(repo, "pin", directory / "patches", git(repo, "rev-parse", "fork^{tree}"))
@@ -172,7 +173,7 @@ def run_git(which: str, case: Case, scratch: Path) -> Run:
 
 
 def make_clone(case: Case, scratch: Path) -> None:
-    """A bare clone of the pin alone, for worktrees. Files whose contents a partial clone lacks are kept out of them.
+    """Make a bare clone of the pin alone, for worktrees. They omit files whose contents a partial clone lacks.
 
     It shares nothing with the clone that is measured on: `git add` sets the time of packs, even of borrowed ones, and
     `pack-objects` with a file name leaves its temporary files in the repository it reads.
@@ -205,7 +206,7 @@ def _keep_out(clone: Path, missing: set[str], case: Case) -> None:
 
 
 def compare(case: Case, scratch: Path, rounds: int, slow_rounds: int) -> dict[str, list[Run]]:
-    """Measure A to D round-robin, after one round that warms up and in which all must give the same trees."""
+    """Measure A to D round-robin, after a warm-up round in which all must give the same trees."""
     make_clone(case, scratch)
     document = json.loads(run_patchstack(case, scratch, keep=True).output)
     prefixes = [patch["tree"] for patch in document["patches"]]
@@ -227,7 +228,7 @@ def compare(case: Case, scratch: Path, rounds: int, slow_rounds: int) -> dict[st
 
 
 def report(runs: Mapping[str, Sequence[Run]]) -> tuple[dict[str, Any], bool]:
-    """Print the times and the ratios; give them as data, and whether every target is met."""
+    """Print the times and the ratios. Return them as data, with whether every target is met."""
     print(f"{'':46}{'rounds':>7}{'median':>10}{'min':>10}{'CPU':>10}{'peak RSS':>10}")
     seconds = {which: [run.seconds for run in runs[which]] for which in runs}
     cpu = {which: [run.cpu for run in runs[which]] for which in runs}
@@ -291,7 +292,7 @@ def scale(scratch: Path, rounds: int) -> list[Length]:
 
 
 def report_scaling(lengths: Sequence[Length]) -> tuple[dict[str, Any], bool]:
-    """Print time and memory over the length of the series; give them as data, and whether every target is met."""
+    """Print time and memory over the length of the series; return them as data, with whether every target is met."""
     print(f"{_SCALING_FILES} files; patchstack verify, every prefix tree\n")
     print(f"{'patches':>8}{'seconds':>10}{'ms a patch':>12}{'peak RSS':>11}")
     for one in lengths:
@@ -339,7 +340,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], b
 
 
 def main() -> int:
-    """Measure, print, and give the exit status."""
+    """Measure, print, and return the exit status."""
     given = options()
     machine = {"python": platform.python_version(), "git": git(Path("/"), "version"), "cpus": os.cpu_count()}
     print(f"Python {machine['python']}, {machine['git']}, {machine['cpus']} CPUs")

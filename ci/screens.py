@@ -1,12 +1,12 @@
 """Run the commands shown in the documentation and write down what they print, or with --check compare it.
 
-A console block follows a line that says where its text comes from. Its `$` lines are commands (`> ` continues one); the
+The line before a console block says where its text comes from. Its `$` lines are commands (`> ` continues one); the
 other lines are their output.
 
 `<!-- run -->`: typed as a reader types it, one page from top to bottom, in a home directory that is empty but for
 `patchstack`, this checkout; `cd` counts for what follows. Options, with commas between them:
     3…4      keep the first 3 and the last 4 lines of an output
-    exit 1   a command of the block ends so; without it, each must end with 0
+    exit 1 a command of the block exits with 1; without it, each must exit with 0
     ids      ids differ from run to run: builds, decisions, new commits. Those of the demo's repositories are compared
     figures  numbers differ from run to run
 `<!-- recorded: NAME -->`: an extract of docs/recorded/NAME.txt, which says when, where and with what it was recorded;
@@ -55,7 +55,7 @@ DEMO = "patchstack demo --no-build tour"
 NEEDS = {"jq": r"(?:\| |^\$ )jq ", "zcat": r"\bzcat\b", "ssh-keygen": r"^\$ ssh-keygen"}
 COMPILES = re.compile(r"^\$ .*(?:--engine host|patchstack demo (?!--no-build))", re.MULTILINE)
 
-# The progress of a build, its longest step and lines about long work differ in every run. Whether jobs see only their
+# The progress of a build, its longest step, and lines about long work differ in every run. Whether jobs see only their
 # own processes differs from machine to machine.
 PROGRESS = re.compile(
     r"(?:warning: jobs on this machine can read the environment|PID namespaces for us )"
@@ -71,12 +71,12 @@ FIGURE = re.compile(r"[+-]?[\d.,]*\d")
 
 
 class Wrong(Exception):
-    """A block that is not what its first line says."""
+    """A block that does not match its first line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What stands after `run:`."""
+    """The options after `run:`."""
 
     head: int | None = None
     tail: int | None = None
@@ -86,7 +86,7 @@ class Options:
 
 
 def options_of(text: str | None) -> Options:
-    """The options that a text gives."""
+    """Return the options in a text."""
     head = tail = None
     exits, words = set(), set()
     for word in (text or "").split(", ") if text else ():
@@ -102,7 +102,7 @@ def options_of(text: str | None) -> Options:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The environment of a command, with this interpreter's `patchstack` on PATH and nothing of the user's."""
+    """Return the environment of a command: this interpreter's `patchstack` on PATH, and nothing of the user's."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     given = {**os.environ, "PATH": path, "NO_COLOR": "1", "LC_ALL": "C.UTF-8", "COLUMNS": "120", "HOME": str(home)}
     given |= {f"XDG_{name}_HOME": str(home / at) for name, at in (("CONFIG", ".config"), ("CACHE", ".cache"))}
@@ -113,12 +113,13 @@ def environment(home: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Somebody who types a page's commands in a home directory; where they are lasts from one to the next."""
+    """A reader who types a page's commands in a home directory. The current directory stays for the next command."""
 
     home: Path
 
     def types(self, command: str) -> tuple[list[str], int]:
-        """What a command prints on both streams, without progress and the machine's warning, and its exit status."""
+        """Return a command's output on both streams, without progress and the machine's warning, and its exit
+        status."""
         place = self.home.parent / "place"
         here = Path(place.read_text("utf-8").strip()) if place.exists() else self.home
         if command == DEMO and here == self.home:
@@ -137,7 +138,7 @@ class Reader:
         return lines, done.returncode
 
     def tour(self) -> list[str]:
-        """The demo, a copy of the one that was made for all pages."""
+        """Make a copy of the demo, which is built once for all pages."""
         made, lines = demo()
         shutil.copytree(made, self.home / "tour", symlinks=True)
         return lines
@@ -145,7 +146,7 @@ class Reader:
 
 @cache
 def demo() -> tuple[Path, list[str]]:
-    """The demo without builds, made once, and what it printed."""
+    """Return the demo without builds, made once, and its output."""
     home = Path(tempfile.mkdtemp(prefix="patchstack-screens-")) / "home"
     home.mkdir()
     done = subprocess.run(
@@ -161,7 +162,7 @@ def demo() -> tuple[Path, list[str]]:
 
 @cache
 def objects() -> frozenset[str]:
-    """The ids of all objects of the demo's repositories: they are the same on every machine."""
+    """Return the ids of all objects of the demo's repositories, which are the same on every machine."""
     ids: set[str] = set()
     for repository in demo()[0].rglob(".git"):
         command = ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]
@@ -172,12 +173,12 @@ def objects() -> frozenset[str]:
 
 @cache
 def of_the_demo(given: str) -> bool:
-    """Whether an id, full or short, is that of an object of the demo."""
+    """Return whether an id, full or short, is that of an object of the demo."""
     return any(name.startswith(given) for name in objects())
 
 
 def masked(text: str, options: Options) -> str:
-    """The text without what differs from run to run."""
+    """Return the text without the parts that differ from run to run."""
     if options.ids:
         text = ID.sub(lambda match: match[0] if of_the_demo(match[0]) else "#", text)
     text = SIZE.sub("#", TIME.sub("#", text))
@@ -185,16 +186,16 @@ def masked(text: str, options: Options) -> str:
 
 
 def shortened(lines: list[str], options: Options) -> list[str]:
-    """The first and last lines of an output, with `…` between them."""
+    """Return the first and last lines of an output, with `…` between them."""
     if options.head is None or options.tail is None or len(lines) <= options.head + options.tail + 1:
         return lines
     return [*lines[: options.head], "…", *lines[len(lines) - options.tail :]]
 
 
 def page_of(text: str, reader: Reader, record: Set[str] = frozenset()) -> str:
-    """A page with the output of its blocks as it is today, typed from top to bottom.
+    """Return a page with the current output of its blocks, typed from top to bottom.
 
-    If nothing differs but what may, it is the text as it was: ids that go from block to block fit each other.
+    If only parts differ that may differ, the text is returned unchanged, so that ids match between blocks.
     """
     same: list[bool] = []
 
@@ -220,7 +221,7 @@ def page_of(text: str, reader: Reader, record: Set[str] = frozenset()) -> str:
 
 
 def transcript(body: str, reader: Reader, options: Options) -> tuple[str, set[int]]:
-    """The commands of a block with what they print, and their exit statuses."""
+    """Return the commands of a block with their outputs, and their exit statuses."""
     lines, exits = [], set()
     for command in COMMAND.findall(body):
         output, status = reader.types(command)
@@ -230,7 +231,7 @@ def transcript(body: str, reader: Reader, options: Options) -> tuple[str, set[in
 
 
 def heading() -> str:
-    """When, where and with what a record is made."""
+    """Return when, where and with what a record is made."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     machine = f"{platform.system()} {platform.machine()}"
@@ -238,7 +239,7 @@ def heading() -> str:
 
 
 def complaints_of(document: Path, text: str) -> Iterator[str]:
-    """What is wrong with the blocks of a page, without running any."""
+    """Return the problems of a page's blocks, without running any."""
     for match in SHELL.finditer(text):
         line = f"{document.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
         lines = re.sub(r"\\\n", " ", match[1]).splitlines()
@@ -262,7 +263,7 @@ def complaints_of(document: Path, text: str) -> Iterator[str]:
 
 
 def missing_line(body: str, record: str) -> str | None:
-    """The first line of an extract that the record lacks at its place; None if it is an extract."""
+    """Return the first line of an extract that the record lacks at its place; None if it is an extract."""
     lines, at, gap = [line.rstrip() for line in record.splitlines()[1:]], 0, True
     for line in (line.rstrip() for line in body.splitlines()):
         if line == "…":
@@ -276,7 +277,7 @@ def missing_line(body: str, record: str) -> str | None:
 
 
 def wrong_option(command: str) -> str | None:
-    """The complaint about an option of a `patchstack` command that does not exist; None if all do."""
+    """Return the complaint about an option of a `patchstack` command that does not exist; None if all exist."""
     from typer._click.core import Context
     from typer._click.exceptions import UsageError
 
@@ -299,7 +300,7 @@ def wrong_option(command: str) -> str | None:
 
 @cache
 def commands() -> Any:
-    """The commands of patchstack."""
+    """Return the commands of patchstack."""
     from typer.main import get_command
 
     from patchstack.cli.main import app
@@ -308,7 +309,7 @@ def commands() -> Any:
 
 
 def rendered(document: Path, record: Set[str]) -> str:
-    """The text of a page as it is today."""
+    """Return the current text of a page."""
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
         home.mkdir()
@@ -320,18 +321,18 @@ def rendered(document: Path, record: Set[str]) -> str:
 
 
 def pages() -> list[Path]:
-    """The pages whose console blocks are not generated as a whole."""
+    """Return the pages whose console blocks are not generated as a whole."""
     found = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in found if GENERATED not in page.read_text("utf-8")]
 
 
 def compiles(text: str) -> bool:
-    """Whether a command of a page compiles."""
+    """Return whether a command of a page compiles."""
     return any(match["kind"] == "run" and COMPILES.search(match["body"]) for match in BLOCK.finditer(text))
 
 
 def lacking(text: str) -> list[str]:
-    """The programs that the commands of a page need and that are not installed."""
+    """Return the programs that the commands of a page need and that are not installed."""
     needed = [name for name, pattern in NEEDS.items() if re.search(pattern, text, re.MULTILINE)]
     needed += ["c++", "cmake", "ninja"] if compiles(text) else []
     return [name for name in needed if shutil.which(name) is None]

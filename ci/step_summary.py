@@ -15,7 +15,7 @@ COMMAND = "patchstack verify edited --json | patchstack ci summary"
 
 
 def generated() -> str:
-    """The summary of the demo's series in which a patch was edited by hand."""
+    """Return the summary of the demo's series in which a patch was edited by hand."""
     made, _ = demo()
     done = subprocess.run(
         ["bash", "-c", COMMAND],

@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of the documentation: `make site` writes it to build/site."""
+"""Configure Sphinx for the site of the documentation: `make site` writes it to build/site."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ release = re.findall(r'(?m)^__version__ = "([^"]+)"', (ROOT / "patchstack" / "__
 
 extensions = ["myst_parser"]
 nitpicky = True
-# A text that gates read, whose bytes the ledger has; readers have explanation/concepts.md.
+# Gates read this text, and the ledger has its bytes. The page for readers is explanation/concepts.md.
 exclude_patterns = ["concepts.md", "recorded"]
 
 # Markdown as GitHub reads it: the same files are read there.
@@ -45,7 +45,8 @@ html_theme_options = {"navigation_with_keys": True}
 
 
 def at(page: str, text: str, source: Path) -> str:
-    """Text of a file as a page of the site has it: links lead from the page, to pages of the site if possible.
+    """Return the text of a file as a page of the site. Links start from the page, and lead to pages of the site if
+    possible.
 
     A link to a directory becomes plain text: the site has no listings.
     """
@@ -63,7 +64,7 @@ def at(page: str, text: str, source: Path) -> str:
 
 
 def read_source(app: Any, page: str, content: list[str]) -> None:
-    """Put the file that a page shows in its place, and turn its links."""
+    """Insert the file that a page shows, and adjust its links."""
     source = ROOT / SHOWN[page] if page in SHOWN else DOCS / f"{page}.md"
     text = source.read_text("utf-8") if page in SHOWN else content[0]
     if page == "examples/ci/step-summary":  # a part of a page: its headings are of the third level
@@ -72,6 +73,6 @@ def read_source(app: Any, page: str, content: list[str]) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Called by Sphinx."""
+    """Register the event handlers. Sphinx calls this."""
     app.connect("source-read", read_source)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

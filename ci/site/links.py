@@ -44,7 +44,7 @@ def read(path: Path) -> Page:
 
 
 def complaint(address: str, path: Path, site: Path, pages: dict[Path, Page]) -> str | None:
-    """What is wrong with a link on a page; None if nothing is."""
+    """Return the problem of a link on a page; None if there is none."""
     parts = urlsplit(address)
     if parts.scheme == "data":
         return None
@@ -62,7 +62,7 @@ def complaint(address: str, path: Path, site: Path, pages: dict[Path, Page]) -> 
 
 
 def main() -> int:
-    """Exit status: 0 every link is sound, 1 some are not."""
+    """Exit status: 0 every link is valid, 1 some are not."""
     site = Path(sys.argv[1]).resolve()
     pages = {path: read(path) for path in sorted(site.rglob("*.html"))}
     wrong = [
