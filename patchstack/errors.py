@@ -38,7 +38,7 @@ class PatchstackError(Exception):
         self.problems = tuple(problems)
 
     def render(self, about: str = "", *, coded: bool = False) -> str:
-        """Return the text for stderr: `error:`, one line a problem, and `hint:` after a blank line.
+        """Return the text for stderr: `error:`, a line for each problem, and `hint:` after a blank line.
 
         `about` is the series of the error, if the command handles several. With `coded` the first word is
         `error[PS0407]:`.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 LEAST = 5
-"""The least ratio of the time difference to its noise."""
+"""The minimum ratio of the time difference to its noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

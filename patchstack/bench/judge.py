@@ -73,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How a comparison is judged: the chance of a false statement, the most pairs, and the demand."""
+    """How a comparison is judged: the chance of a false statement, the maximum number of pairs, and the demand."""
 
     alpha: float = ALPHA
     most: int = MOST_PAIRS
@@ -224,7 +224,9 @@ def _useless(track: _Track, rule: Rule) -> str:
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name
     if interval.low > interval.high:
-        return f"{name}: early and late pairs contradict each other: what was compared changed meanwhile"
+        return (
+            f"{name}: early and late pairs contradict each other: a side or the machine changed during the comparison"
+        )
     if interval.width > TOO_WIDE * math.log1p(track.row.margin):
         width = f"{100 * math.expm1(interval.width):.1f}%" if math.isfinite(interval.width) else "open"
         return f"{name}: too noisy: its interval is {width} wide, more than {TOO_WIDE} margins"

@@ -35,8 +35,8 @@ nvidia-smi --query-compute-apps=pid --format=csv,noheader
 
 class Watched(Part, frozen=True, kw_only=True):
     """The GPU during a run: the number of samples, how many were under load, and of those the median clock in MHz,
-    median power in watts, highest temperature in degrees Celsius, reasons for low clocks, and the most compute
-    processes at once. Null if the machine does not report a value."""
+    median power in watts, highest temperature in degrees Celsius, reasons for low clocks, and the maximum number of
+    compute processes at once. Null if the machine does not report a value."""
 
     samples: int
     loaded: int

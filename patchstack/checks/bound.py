@@ -15,7 +15,7 @@ class TookTooLong(Exception):
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise `TookTooLong` in the body after so many seconds, even during a search with `re`.
+    """Raise `TookTooLong` in the body after that many seconds, even during a search with `re`.
 
     Python's `re` checks for signals while it searches. Signals reach only the main thread, so other threads have no
     limit. If a timer is already running, it is restarted with its remaining time.

@@ -13,7 +13,7 @@ from patchstack.checks.scopes import scope_at
 from patchstack.git.objects import Objects
 
 _KEPT = 64 << 20  # bytes of contents in the cache
-_LOOKED_AT = 8000  # git looks for a NUL in so many bytes to detect a binary file
+_LOOKED_AT = 8000  # git searches this many bytes for a NUL to detect a binary file
 
 
 class MatchesNothing(Exception):

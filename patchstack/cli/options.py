@@ -79,7 +79,7 @@ PolicyOption = Annotated[
         "--policy-from",
         metavar="REF|FILE",
         callback=_policy_chosen,
-        help="Take all of the workspace file but the pins from this commit or *.yaml file: for others' changes.",
+        help="Take the workspace file, except for the pins, from this commit or *.yaml file: for changes by others.",
     ),
 ]
 EngineOption = Annotated[

@@ -64,7 +64,7 @@ def read_routing(model: Model) -> Routing:
 def read_imatrix(path: Path, model: Model) -> Routing:
     """Return routing with the counts that `llama-imatrix` wrote for a model.
 
-    Raises `UsageError` if the file is not an imatrix in GGUF form, has no counts of experts, or is of a different
+    Raises `UsageError` if the file is not an imatrix in GGUF form, has no counts of experts, or belongs to a different
     model.
     """
     uniform = read_routing(model)
@@ -84,8 +84,8 @@ def read_imatrix(path: Path, model: Model) -> Routing:
             raise ModelFileUnreadable(
                 f"{path}: {one.name} has {len(counts)} experts, {model.path.name} has {uniform.experts}"
                 if len(counts) != uniform.experts
-                else f"{path}: {one.name} is of a tensor that {model.path.name} does not have",
-                hint="the imatrix is of another model",
+                else f"{path}: {one.name} is for a tensor that {model.path.name} does not have",
+                hint="the imatrix belongs to a different model",
             )
         total = math.fsum(counts)
         if not all(math.isfinite(count) and count >= 0 for count in counts) or total <= 0:
@@ -93,7 +93,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
         shares[int(match[1])] = tuple(min(1.0, count * uniform.used / total) for count in counts)
     if not shares:
         raise ModelFileUnreadable(
-            f"{path} has no counts of experts", hint="it is of a dense model, or of an old llama-imatrix"
+            f"{path} has no counts of experts", hint="it belongs to a dense model, or an old llama-imatrix wrote it"
         )
     return Routing(
         experts=uniform.experts, used=uniform.used, shares=shares, source=f"counts of {path.name}, {len(shares)} layers"

@@ -64,7 +64,7 @@ class Model:
         return found
 
     def per_layer(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
-        """Return a number for each of the layers: an array of so many, or one number for all."""
+        """Return a number for each of the layers: an array of that length, or one number for all."""
         found = self.value(key)
         if isinstance(found, tuple):
             whole = [one for one in found if isinstance(one, int) and one >= 0]
@@ -176,7 +176,7 @@ COPIED = 1 << 16
 
 
 def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
-    """Write the shape of a model to a file, or of each of its shards beside it. Return the files.
+    """Write the shape of a model to a file, or, with its shards, to several files. Return the files.
 
     Holes take no disk space if the file system supports them. Raises `UsageError` if a file cannot be written.
     """

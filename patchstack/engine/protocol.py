@@ -212,8 +212,8 @@ class Running(Protocol):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return its address on loopback, as a job beside it sees it, with its lowest TCP port. None if it does not
-        listen, or if that is not known (a container has its own loopback, where every port is free)."""
+        """Return its loopback address with its lowest TCP port, for a job that shares its loopback interface. None if
+        it does not listen, or if that is not known (a container has its own loopback, where every port is free)."""
         ...
 
     def wait(self, seconds: float) -> Outcome | None:
@@ -232,7 +232,7 @@ class Running(Protocol):
 
 @runtime_checkable
 class RunsServers(Protocol):
-    """An engine whose jobs can run beside each other."""
+    """An engine whose jobs can run at the same time."""
 
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
         """Start a job. It ends with all its processes at every exit from the block, and when this process dies.

@@ -54,7 +54,9 @@ def record_of(seen: Observation) -> bytes | str:
         return f"{failed}{last}"
     if seen.ending is Ending.TIMED_OUT:
         what = (
-            "the run was not over in time, and was ended" if "running" in said else "the server was not ready in time"
+            "the run exceeded its time limit, and was ended"
+            if "running" in said
+            else "the server was not ready in time"
         )
         return f"{what}{last}"
     if not said:
@@ -82,4 +84,4 @@ def reused_graphs(stderr: bytes) -> int | None:
 def _last_words(stderr: bytes) -> str:
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|fail|abort|couldn't|cannot", line, re.IGNORECASE)] or lines
-    return f"; the server said last: {telling[-1][:200]}" if telling else ""
+    return f"; the server's last message: {telling[-1][:200]}" if telling else ""

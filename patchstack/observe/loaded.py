@@ -3,7 +3,7 @@
 A program loads the libraries that it names (`NEEDED`), and those name others. ggml also loads backends at run time, and
 any program can load a library by a name that it contains or computes. So these count as loaded as well:
 
-- `libggml-*`: backends, which ggml looks for beside the program;
+- `libggml-*`: backends, which ggml looks for next to the program;
 - a library whose name occurs in a file that is loaded;
 - a library that no file of the build names: it can only be meant to be loaded at run time;
 - every file that is neither a program nor a library.

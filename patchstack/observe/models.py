@@ -37,7 +37,8 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
 
 
 def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tuple[Path, str]:
-    """Return the directory that a relative path of a policy is taken from, and what is wrong with it, else nothing.
+    """Return the directory from which a relative path of a policy starts, and the problem with the path (empty if
+    none).
 
     A file that belongs to the policy is trusted. Any other file is in the work tree, which the change wrote, so its
     digest must be known.

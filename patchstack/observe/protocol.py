@@ -11,7 +11,7 @@ from patchstack.engine.protocol import Ending
 from patchstack.evidence.origin import NOW, Origin, Source
 
 OUTPUTS = Bounds(size=1 << 30, entries=10_000)
-"""The most bytes that one run may return; they are read into memory."""
+"""The maximum number of bytes that one run may return; they are read into memory."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 

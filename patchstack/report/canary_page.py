@@ -19,11 +19,11 @@ COLOURS = {
     Fit.FAILS: "#cf4f4a",
     Fit.AT_PIN: "#8a6cd0",
 }
-_ROWS = 150  # the most patches in a picture: beyond that, those that apply everywhere are omitted
+_ROWS = 150  # the maximum number of patches in a picture: beyond that, those that apply everywhere are omitted
 _MOST = 400
 _WIDTH, _ROW = 900, 14
 _TICKS = 8
-_SUBJECT = 48  # the most characters of a subject next to its row
+_SUBJECT = 48  # the maximum length of a subject next to its row
 
 
 def write_page(result: Canary, path: Path) -> None:

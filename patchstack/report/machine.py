@@ -37,7 +37,7 @@ def hardware_lines(machine: Hardware) -> Iterator[str]:
         yield f"GPU {gpu.index}: {gpu.name}{_cut(gpu)}"
         yield f"driver={gpu.driver}"
         yield f"compute_cap={gpu.capability or 'unknown'}"
-        yield f"gpu_memory={_size(gpu.memory) if gpu.memory is not None else 'none of its own told'}"
+        yield f"gpu_memory={_size(gpu.memory) if gpu.memory is not None else 'no separate memory reported'}"
         yield f"power_limit={'unknown' if gpu.power_limit is None else f'{gpu.power_limit:g} W'}"
     if machine.gpu_problem:
         yield f"gpu_problem={machine.gpu_problem}"

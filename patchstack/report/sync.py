@@ -26,9 +26,9 @@ _STYLES = {
     "landed": "cyan",
     "not carried": "red",
 }
-_REGIONS = 3  # the most places of a file that are shown
-_LINES = 8  # the most lines of a side that are shown
-_SETTINGS = 12  # the most options that are named
+_REGIONS = 3  # the maximum number of shown places of a file
+_LINES = 8  # the maximum number of shown lines of a side
+_SETTINGS = 12  # the maximum number of named options
 
 
 def stop_lines(state: SyncState) -> Iterator[str]:

@@ -32,9 +32,9 @@ class Give(Enum):
 
 
 _GAP = 2  # blanks between columns
-_PROSE = 16  # the least columns for readable prose
-_PATH = 24  # the least columns for a useful shortened path
-_SPARE = 24  # the least columns of a spare column
+_PROSE = 16  # the minimum width for readable prose
+_PATH = 24  # the minimum width for a useful shortened path
+_SPARE = 24  # the minimum width of a spare column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

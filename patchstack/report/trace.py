@@ -232,7 +232,7 @@ def print_comparison(comparison: Comparison, first: Traced, second: Traced, *, e
 
 def _workload(comparison: Comparison) -> str:
     if not comparison.evidence:
-        return "workload: nothing in the logs says whether it is the same"
+        return "workload: the logs do not show whether it is the same"
     if comparison.differing:
         told = "; ".join(f"{one.what}: {one.first} and {one.second}" for one in comparison.differing)
         return f"workload: not the same: {told}"

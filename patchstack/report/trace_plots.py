@@ -16,7 +16,7 @@ from patchstack.trace.traced import Traced
 Spec = dict[str, object]
 _WIDTH = 380
 _SHAPES = 16
-_LINE = 54  # the most characters of a label
+_LINE = 54  # the maximum length of a label
 
 
 def prepare(directory: Path) -> None:
@@ -166,7 +166,7 @@ def reused_spec(points: Points, title: str) -> Spec:
             "x": {
                 "field": "line",
                 "type": "quantitative",
-                "title": "line that says it (a request each, for a server)",
+                "title": "line of the report (one per request, for a server)",
                 "axis": {**_NUMBERS, "tickMinStep": 1},
                 "scale": {"nice": False},
             },

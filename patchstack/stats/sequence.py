@@ -78,7 +78,8 @@ class Evidence:
 
 
 def pairs_needed(wins: int, pairs: int, alpha: float, *, most: int = 1000) -> int | None:
-    """Return after how many pairs a statement is shown if it goes on winning as it did; None if not within `most`."""
+    """Return after how many pairs a statement is shown if it continues to win at the same rate; None if not within
+    `most`."""
     for number in range(pairs, most + 1):
         expected = wins + round((number - pairs) * wins / pairs) if pairs else number
         if e_value(number, expected) * alpha >= 1:

@@ -12,9 +12,9 @@ from statistics import fmean
 
 NS = 1_000_000_000
 STEADY_TOKENS = 20
-"""The least tokens per stream in a steady window."""
+"""The minimum number of tokens per stream in a steady window."""
 STEADY_SHARE = 0.25
-"""The least share of the wall time that a steady window covers."""
+"""The minimum share of the wall time that a steady window covers."""
 _TAILS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _LEAST = {"p50": 1, "p90": 10, "p99": 100}
 

@@ -25,7 +25,7 @@ _MEANINGS = {
     (ADMISSION.name, "waiting_prompt_slots"): "prompts started or continued; `waiting` of trace_serving got nothing",
     (SERVING.name, "waiting"): "prompts that got no token; not the notebook's waiting_prompt_slots",
     (SERVING.name, "started"): "prompts that got their first tokens",
-    (SERVING.name, "continued"): "prompts that went on",
+    (SERVING.name, "continued"): "prompts that continued",
 }
 _OF_CALLS = ("USED", "replayed")
 _LENGTH_OF_STEP = ("decode_tokens", "prompt_tokens")

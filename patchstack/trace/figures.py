@@ -1,4 +1,4 @@
-"""Group the counts of a trace in rows, and compute the least that each call reads, writes and computes."""
+"""Group the counts of a trace in rows, and compute the minimum of bytes and operations of each call."""
 
 from __future__ import annotations
 

@@ -451,7 +451,7 @@ def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentSt
         record = replace(step.record, body=body, messages=read_messages(body), total=None)
         requests.append(_request(tokens.prompt(record), record, tokens))
     room = replace(options, context=max(options.context or layout.trained, _longest(requests)))
-    said = "they are a user message of their own; the rest of each message stays as it is"
+    said = "they are a separate user message; the rest of each message does not change"
     return _simulated(f"last {kept} images at the end", layout, room, requests, said)
 
 
@@ -461,7 +461,7 @@ def _counted(steps: Sequence[AgentStep], last_images: int, image_tokens: int, *,
     found = [Way(name="no cache", processed=sum(totals), assumption="every step processes its whole prompt")]
     added = new_tokens(totals, [one.cached for one in steps])
     if with_append and added > 0:
-        said = f"a step adds {added:,} tokens: the most that any did"
+        said = f"a step adds {added:,} tokens: the largest addition of any step"
         found.append(
             Way(name="append-only", processed=append_only(steps[0].processed, len(totals), added), assumption=said)
         )

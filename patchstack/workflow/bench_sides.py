@@ -56,7 +56,7 @@ def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
             raise BadValue(f"{text}: which one?", hint="prefix:N is the series up to patch N, variant:NAME a variant")
         return None
     if workspace is None:
-        raise NoWorkspace(f"{text} is of a series, and there is no workspace here", hint="patchstack init makes one")
+        raise NoWorkspace(f"{text} names a series, but there is no workspace here", hint="patchstack init makes one")
     named = match["series"]
     chosen = workspace.select([named] if named else [])
     if len(chosen) > 1:

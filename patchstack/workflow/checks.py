@@ -25,7 +25,7 @@ def require_checks(configs: Sequence[SeriesConfig]) -> None:
     """Raise `UsageError` if none of the series has a check, and `ConfigError` for unusable checks."""
     if not any(config.checks for config in configs):
         names = ", ".join(config.name for config in configs)
-        raise UnknownName(f"no checks are written for {names}", hint="checks: below the series in patchstack.yaml")
+        raise UnknownName(f"no checks exist for {names}", hint="checks: below the series in patchstack.yaml")
     for config in configs:
         read_promises(config)
 

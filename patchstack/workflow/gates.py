@@ -50,7 +50,8 @@ def run_alone(
     about = connection.engine.about()
     if about.isolated and image is None:
         raise AmbiguousName(
-            f"{about.spec} runs containers, and no image was named", hint="--image NAME; the one the build was made in"
+            f"{about.spec} runs containers, and no image was named",
+            hint="--image NAME: the image in which the build was made",
         )
     programs = Programs(directory=directory, platform=about.platform, image=image, gpus=uses_gpu(directory))
     with (

@@ -46,4 +46,4 @@ def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[s
 def going(drop: Drop) -> str:
     """Return the sentence on a patch that can be dropped."""
     when = f" ({drop.when})" if drop.when else ""
-    return f"{drop.file} can go{when}: check {drop.check} is PASS on the pin alone"
+    return f"{drop.file} can be dropped{when}: check {drop.check} is PASS on the pin alone"

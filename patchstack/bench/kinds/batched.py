@@ -18,7 +18,7 @@ from patchstack.workspace.node import Node
 PROGRAM = "llama-batched-bench"
 _REFERENCE: Shape = (128, 32, 8)
 _DECODES = 16
-"""The least number of generated tokens for which decoding is measured as such."""
+"""The minimum number of generated tokens for a measurement of decoding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ METRIC = Setting[str](
     help="What is compared: steady, tps, ttft_p50, itl_p99, …; or several latencies, or rates, with commas.",
 )
 CONCURRENCY = Setting[int](
-    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="The most streams in flight."
+    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="The maximum number of streams in flight."
 )
 REQUESTS = Setting[int](
     name="requests",

@@ -37,9 +37,9 @@ _MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTerms:
-    """The inputs of the figures besides the record: the kind of arrivals, the most requests in flight (0: no limit),
-    the shared prefix of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a comparison. In
-    a comparison no request may fail and, unless `no_counters`, the counters must agree."""
+    """The inputs of the figures besides the record: the kind of arrivals, the maximum number of requests in flight (0:
+    no limit), the shared prefix of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a
+    comparison. In a comparison no request may fail and, unless `no_counters`, the counters must agree."""
 
     arrivals: str
     concurrency: int

@@ -6,7 +6,7 @@ https://slsa.dev/spec/v1.0/provenance. It is not signed, so it is evidence only 
 
 `BUILD_TYPE` identifies the format of the rest. External parameters are the user's choices (variant, architecture,
 platform, definitions, targets); internal ones are properties of the machine (engine, limits). Resolved dependencies are
-`Resource`s: `pin` (a git commit, its tree beside it), `patches/…` (sha256 each), `image` and `base image`, `toolchain`.
+`Resource`s: `pin` (a git commit, with its tree), `patches/…` (sha256 each), `image` and `base image`, `toolchain`.
 The invocation's id is the build key.
 """
 

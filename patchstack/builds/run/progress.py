@@ -13,7 +13,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 _BREAK = re.compile(rb"[\r\n]")
 _LINE = 1000  # bytes of a line that are read; a link command may have 100,000
 _RECENT = 20  # steps
-_FEW = 3  # the least steps for an estimate
+_FEW = 3  # the minimum number of steps for an estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ SetOption = Annotated[
 ]
 BinOption = Annotated[Path | None, typer.Option("--bin", metavar="DIR", help="The programs of both sides.")]
 BuildOption = Annotated[str | None, typer.Option("--build", metavar="KEY", help="The build of both sides.")]
-PairsOption = Annotated[int, typer.Option("--pairs", metavar="N", min=1, max=1000, help="The most pairs.")]
+PairsOption = Annotated[int, typer.Option("--pairs", metavar="N", min=1, max=1000, help="The maximum number of pairs.")]
 ReferenceOption = Annotated[
     str | None,
     typer.Option(
@@ -114,8 +114,8 @@ def ab_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Compare two sides by pairs of new processes in random order. Stops when the outcome is decided: keep, reject, or
-    no difference seen after the most pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1 if that is
-    not met. Writes the plan and the runs, so that `bench resume` can continue."""
+    no difference seen after the maximum number of pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1
+    if that is not met. Writes the plan and the runs, so that `bench resume` can continue."""
     _run(
         _WorkloadOptions(workload, model=model, settings=setting, demand=demand, env=env),
         _named_sides(bin, build, a, b),

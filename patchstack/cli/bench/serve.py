@@ -46,7 +46,9 @@ def serve_command(
     model: Annotated[
         str, typer.Option("--model", metavar="NAME", help="The model: its name for --url, its file for --server.")
     ] = "",
-    concurrency: Annotated[int, typer.Option(metavar="N", min=0, max=65536, help="The most streams in flight.")] = 0,
+    concurrency: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65536, help="The maximum number of streams in flight.")
+    ] = 0,
     requests: Annotated[int, typer.Option(metavar="M", min=0, help="How many requests [default: N].")] = 0,
     prompt_tokens: Annotated[int, typer.Option(metavar="P", min=1, help="Tokens of each prompt, exactly.")] = 128,
     max_tokens: Annotated[int, typer.Option(metavar="G", min=1, help="Tokens to generate for each.")] = 128,
@@ -72,7 +74,9 @@ def serve_command(
     no_chunk_counts: Annotated[
         bool, typer.Option("--no-chunk-counts", help="Do not ask for the tokens of every chunk.")
     ] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=0.1, help="The most seconds for a request.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", min=0.1, help="The time limit of a request, in seconds.")
+    ] = 600.0,
     ready: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds until the server answers.")] = 10.0,
     cacert: Annotated[
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Certificates to trust.")
@@ -87,7 +91,7 @@ def serve_command(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of that server. Repeatable.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(metavar="S", min=1, help="The most seconds that the server may run.")
+        float, typer.Option(metavar="S", min=1, help="The time limit of the started server, in seconds.")
     ] = 3600.0,
     engine: EngineOption = None,
     image: ImageOption = None,

@@ -204,7 +204,7 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
         Annotation(
             level=Level.NOTICE,
             title=f"{document.series}: compared with its lock",
-            message="patches and lock are both this pull request's: whoever edits both passes. Compare with the fork",
+            message="patches and lock both come from this pull request, so editing both passes. Compare with the fork",
         )
         for document in documents
         if isinstance(document, VerifyDocument) and (document.expected_from or "").startswith("lock ")

@@ -14,7 +14,7 @@ LogsArgument = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="Print every row.")]
 DecodeOption = Annotated[
     int,
-    typer.Option("--decode-tokens", metavar="N", min=1, help="The most tokens of a decode-like call."),
+    typer.Option("--decode-tokens", metavar="N", min=1, help="The maximum number of tokens in a decode-like call."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.trace/1 document.")]
 

@@ -184,7 +184,7 @@ class ContainerEngine:
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
         """See the protocol. Output is delivered while the caller waits for the job."""
         if beside is not None and not isinstance(beside, ContainerJob):
-            raise JobRefused(f"{job.what} cannot run beside a job of another engine")
+            raise JobRefused(f"{job.what} cannot run next to a job of a different engine")
         body, nonce = self._body(job, beside=beside.name if beside is not None else None)
         with running(self._connected(), job, body, nonce, output) as one:
             yield one

@@ -40,7 +40,7 @@ _NOT_LINKED = 127  # the dynamic loader's exit code for a missing library or sym
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """`ops` are names for `-o`: operators (patches may add some), or full names of cases. `expected` is the least
+    """`ops` are names for `-o`: operators (patches may add some), or full names of cases. `expected` is the minimum
     number of cases that must run. `cases` are the cases that must run. The first `alone_cases` failing cases are each
     run `alone` times by themselves, because inputs are random, and a rate is more informative than one failure."""
 
@@ -92,7 +92,7 @@ class CaseList:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """The difference between the cases that ran and a reference. `lost` and `new` are names. `unknown`: the sets
-    differ, but the reference has no names; `fewer` is then the least number of missing cases."""
+    differ, but the reference has no names; at least `fewer` cases are then missing."""
 
     lost: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ EXPECT = Setting[int | None](
     form=Whole(1, 10**7),
     default=None,
     metavar="N",
-    help="The least number of cases that must run.",
+    help="The minimum number of cases that must run.",
 )
 CASES = Setting[CaseList | None](
     name="cases",
@@ -343,7 +343,7 @@ def _complaints(
     supported: Supported | None,
     alone: Sequence[FailureRate],
 ) -> tuple[list[str], list[str]]:
-    """Return what is wrong, and what cannot be judged."""
+    """Return the reasons for FAIL, and the reasons for INVALID."""
     wrong: list[str] = []
     unclear: list[str] = []
     if crashed(seen.code):

@@ -144,7 +144,7 @@ def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Ju
         reason = f"it does not print {missing[-1][0]!r}, or that was lost; sentinel: names the line that it prints last"
         return _judgement(settings, Verdict.INVALID, reason, seen[-1], attempts)
     told = sum(not one for one in missing)
-    reason = f"{told} of {len(missing)} runs print what they must: the others may have lost it"
+    reason = f"{told} of {len(missing)} runs print the required lines: the others may have lost them"
     return _judgement(settings, Verdict.INVALID, reason, seen[-1], attempts)
 
 

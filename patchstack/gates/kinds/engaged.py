@@ -55,8 +55,8 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")  # of llama.cpp's logger; a thread's lin
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngagedSettings:
     """The settings. `on` and `off` are the additional variables of each run. `mark` is searched in each line of
-    `where`: `stderr`, `stdout`, `output` (both), or `file:NAME`, a file of the run's directory. `at_least` is the least
-    number of lines with the mark."""
+    `where`: `stderr`, `stdout`, `output` (both), or `file:NAME`, a file of the run's directory. `at_least` is the
+    minimum number of lines with the mark."""
 
     program: Program
     on: Environment
@@ -104,7 +104,7 @@ MARK = Setting[str](
     help="A pattern of a line that the switch leaves.",
 )
 AT_LEAST = Setting[int](
-    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="The least number of such lines."
+    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="The minimum number of such lines."
 )
 WHERE = Setting[str](
     name="where",

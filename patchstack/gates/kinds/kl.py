@@ -55,7 +55,7 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlSettings:
     """The comparison and its limits. With `calibrate`, the limits are a multiple of the noise of the base against
-    itself, and `limits` are the most noise that can be judged. `base_build` makes the base if it is not the judged
+    itself, and `limits` bound the noise that can be judged. `base_build` makes the base if it is not the judged
     build (see `observe.from_build`)."""
 
     comparison: Comparison
@@ -168,7 +168,7 @@ SAME_TOP_LIMIT = Setting[float](
     default=SAME_TOP,
     unit="percent",
     metavar="PERCENT",
-    help="The least share of positions with the same most probable token, in percent.",
+    help="The minimum share of positions with the same most probable token, in percent.",
 )
 CALIBRATE = Setting[float | None](
     name="calibrate",

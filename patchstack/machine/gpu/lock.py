@@ -251,7 +251,7 @@ class Held:
 
     def _free(self, place: Place) -> None:
         digest = self._digests[place]
-        # An interrupted change may or may not have been made: the token in the file tells.
+        # An interrupted change may or may not have been made; the token in the file shows which.
         for _ in range(3):
             if digest and _change(self._ask, place, digest, free_line(self.owner), "") is not None:
                 break
@@ -290,9 +290,9 @@ class Held:
         for holder in holders:
             self._digests[holder.place] = ""  # from now on the lock may be ours
             digest = _change(self._ask, holder.place, holder.digest, taken_line(self.owner), record_line(self.owner))
-            if digest is None:  # somebody was quicker
+            if digest is None:  # another process was faster
                 del self._digests[holder.place]
-                self._in_the_way = [replace(holder, words="somebody was quicker")]
+                self._in_the_way = [replace(holder, words="another process was faster")]
                 self._quicker += 1
                 for place in list(self._digests):
                     self._free(place)

@@ -165,7 +165,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
     heartbeat, an owner whose process cannot be inspected counts as gone. `unchanged` is how long we have seen the file
     unchanged, in seconds.
 
-    A process that exists is alive, however long its silence. A process that does not exist is gone, even without
+    A process that exists is alive, even after a long silence. A process that does not exist is gone, even without
     silence.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:

@@ -145,7 +145,7 @@ def _attempt(one: Attempt) -> AttemptEntry:
 
 
 def _tried(one: AttemptEntry) -> Attempt:
-    # A document of an older patchstack only tells that something was recalled.
+    # A document of an older patchstack only reports that something was recalled.
     origin = Origin.RECALLED if one.recalled and one.source is Origin.OBSERVED else one.source
     return Attempt(
         what=one.what,

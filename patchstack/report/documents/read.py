@@ -1,4 +1,4 @@
-"""Read the documents that commands print with `--json`, one a line."""
+"""Read the documents that commands print with `--json`, one on each line."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?:v\d+-)?(\d+)(?=[-_.])")
 _DIGITS = re.compile(r"(?:v\d+-)?\d")
 _NUMBERED = re.compile(r"\d{4}-")
 _LONGEST = 64  # the length to which `git format-patch` cuts names
-_SPANS = 12  # more is too long to read
+_SPANS = 12  # a longer list would be hard to read
 
 
 def is_patch(file: str) -> bool:

@@ -67,5 +67,5 @@ def _options(words: list[str]) -> tuple[int | None, list[str]]:
         elif word in ("-R", "--reverse"):
             refused.append("-R takes the patch back: leave it out of the series, or reverse the file (interdiff)")
         else:
-            refused.append(f"option {word} is not known here: it may change what the patch does")
+            refused.append(f"option {word} is unknown: it may change the patch's effect")
     return strip, refused

@@ -1,1 +1,1 @@
-"""Rules for patches that apply, one module a rule, and the runner that applies waivers."""
+"""Rules for patches that apply, with one module for each rule, and the runner that applies waivers."""

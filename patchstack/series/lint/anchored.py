@@ -16,8 +16,8 @@ _WORD = re.compile(rb"\w{3,}")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report added lines of an anchored patch that the pin's file has too, once a file. Lines of up to 20 characters,
-    preprocessor boilerplate, and lines that the file has more than three times do not count."""
+    """Report added lines of an anchored patch that the pin's file has too, once for each file. Lines of up to 20
+    characters, preprocessor boilerplate, and lines that the file has more than three times do not count."""
     for patch in subject.patches:
         if not patch.file.anchored:
             continue

@@ -20,7 +20,7 @@ _NOBODY = {
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report home directories in the message and in added lines, each once a line."""
+    """Report home directories in the message and in added lines, each once per line."""
     for patch in subject.patches:
         if b"home/" not in patch.data and b"Users" not in patch.data:
             continue

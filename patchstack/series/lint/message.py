@@ -86,6 +86,6 @@ def _breaks(patch: LintedPatch) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="whoever takes the series with git am loses these lines of the message, or the patch",
+    reason="git am loses these lines of the message, or the whole patch",
     check=check,
 )

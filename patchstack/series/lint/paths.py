@@ -26,7 +26,8 @@ def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | N
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Check every path that a patch touches, once a patch. Removed files were reported where they were added."""
+    """Check every path that a patch touches, once for each patch. Removed files were reported at the patch that added
+    them."""
     for patch in subject.patches:
         seen: set[bytes] = set()
         for file in patch.text.files:

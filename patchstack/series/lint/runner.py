@@ -41,7 +41,7 @@ _CHECKED = (
 )
 UNUSED = Rule(
     id="unused-waiver",
-    reason="an unused waiver hides the next finding, which nobody has judged",
+    reason="an unused waiver hides the next finding, which no one has reviewed",
     check=lambda _: (),
 )
 _OF_FILES = (unreadable, numbering, size)

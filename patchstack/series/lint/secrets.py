@@ -60,7 +60,7 @@ def _cut(secret: str) -> str:
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report secrets in the message, in file names and in added lines, each once a line."""
+    """Report secrets in the message, in file names and in added lines, each once per line."""
     for patch in subject.patches:
         if not _suspicious(patch.data):
             continue

@@ -16,8 +16,8 @@ _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report trailing blanks, a space before a tab in the indent, and a CR in added lines. Each kind is reported once a
-    file, and only if the file does not already have it."""
+    """Report trailing blanks, a space before a tab in the indent, and a CR in added lines. Each kind is reported once
+    per file, and only if the file does not already have it."""
     for patch in each_applied(subject):
         for file in patch.text.files:
             if file.new is not None:

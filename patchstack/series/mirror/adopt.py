@@ -1,4 +1,4 @@
-"""Adopt a series that other tools made: create a branch with one commit a patch, and its mirror."""
+"""Adopt a series that other tools made: create a branch with one commit for each patch, and its mirror."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class _Rows:
         return State.CLEAN, notes
 
     def _at_pin(self, index: int) -> list[str]:
-        """Return why a patch does not apply to the pin, which upstream's changes cannot cause."""
+        """Return why a patch does not apply to its own pin. Upstream's later changes are not the cause."""
         pin = self._range.pin.tree
         places = set(self._diagnoser.chain.places(index))
         before = [

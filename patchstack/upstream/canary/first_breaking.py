@@ -12,7 +12,7 @@ from patchstack.upstream.canary.transplant import Transplant
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 _SHOWN = 4  # conflicting places that are reported for one patch
-_TOGETHER = 4  # the most commits that are named as one reason; beyond that only the last is named
+_TOGETHER = 4  # the maximum number of commits that are named as one reason; beyond that only the last is named
 
 Fails = Callable[[str], Sequence[bool]]
 """Tells for each patch whether it fails in a chain over a tree."""

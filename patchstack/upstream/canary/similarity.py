@@ -23,7 +23,7 @@ _ALGORITHMS = (
     DiffOption.PATIENCE | DiffOption.INDENT_HEURISTIC,
 )
 _CONTEXT = 3
-_TELLING = 4  # the fewest letters of a significant line
+_TELLING = 4  # the minimum number of letters of a significant line
 _BLANKS = b" \t\n\r\v\f"
 _NO_LETTERS = bytes(set(range(256)) - set(b"_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 

@@ -24,7 +24,7 @@ _DEFINES = (
     re.compile(rb"getenv\(\s*\"(\w+)\""),
     re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
 )
-_SHORTEST = 5  # the fewest letters of a significant name
+_SHORTEST = 5  # the minimum number of letters of a significant name
 
 
 class Staleness:

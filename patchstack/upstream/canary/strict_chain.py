@@ -35,7 +35,7 @@ _Edits = tuple[tuple[int, Slot], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRun:
-    """The result of a chain over one tree. `applied` tells for every patch whether it applied; `offset` is the largest
+    """The result of a chain over one tree. `applied` has for every patch whether it applied; `offset` is the largest
     distance in lines of its hunks from their headers' lines (0 for none)."""
 
     applied: tuple[bool, ...]

@@ -1,4 +1,4 @@
-"""Find the hunks of a patch that upstream's tree contains: all lines that a hunk adds exist, and none that it
+"""Find the hunks of a patch that upstream's tree contains: the tree has all lines that a hunk adds, and none that it
 removes."""
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Index:
     LIMIT = 4 << 20  # bytes
 
     def __init__(self, lines: Sequence[bytes], *, worth: int = 32) -> None:
-        """`worth` is the least number of lines of a region that is kept."""
+        """`worth` is the minimum number of lines of a region that is kept."""
         self.worth = worth
         self.places: dict[bytes, list[int]] = {}
         for number, line in enumerate(lines):

@@ -12,7 +12,7 @@ from patchstack.git.overlay import DIRECTORY, Entry, TreeOverlay
 from patchstack.git.trees import compare_trees
 from patchstack.upstream.merge.renames import find_rename
 
-_ASKED = 60  # the most files of a directory that are matched by similarity; exact copies are always found
+_ASKED = 60  # the maximum number of files of a directory that are matched by similarity; exact copies are always found
 
 
 class MovedDirectories:

@@ -30,7 +30,7 @@ def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -
         found.derived.append(f"{drawn} gates that came with it: FAIL without it, PASS with it, drawn again")
     known = {(which, one.path) for one in (brings or DecidedBrings()).gates for which in PHASES}
     found.wrong += [
-        f"new gate {path} ({which}) is not a gate that came with it"
+        f"new gate {path} ({which}) is not a gate that the commits add"
         for which, path in given.new_steps
         if (which, path) not in known
     ]

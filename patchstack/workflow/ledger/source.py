@@ -81,7 +81,7 @@ def check_builds(
             found.wrong.append(f"build {which}: the key {key[:12]} does not follow from its inputs")
             continue
         if inputs.get("tree") != tree:
-            found.wrong.append(f"build {which}: {key[:12]} is of a different tree than {tree[:12]}")
+            found.wrong.append(f"build {which}: {key[:12]} was made from a different tree than {tree[:12]}")
             continue
         other = _other_variant(str(step.get("variant")), inputs, variants)
         if other:
@@ -106,7 +106,7 @@ def _check_commit(candidate: Candidate, patch: LockedPatch, parent: str, found: 
     fits = commit.tree == candidate.tree == patch.tree and commit.parents == (parent,)
     found.follows(fits, f"{what}: its tree and its parent", f"{what}: not the tree or the parent that it names")
     if commit.subject != candidate.subject:
-        found.wrong.append(f"{what}: not the subject of the commit")
+        found.wrong.append(f"{what}: its subject is not that of the commit")
 
 
 def _check_patch(candidate: Candidate, patch: LockedPatch, directory: Path, found: Findings) -> None:

@@ -63,7 +63,7 @@ def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> 
     def kind(item: Item) -> Kind:
         if item.fate in _LEFT_OUT:
             return _LEFT_OUT[item.fate]
-        assert item.result is not None, "a finished sync has no patch that is still to come"
+        assert item.result is not None, "a finished sync has no pending patch"
         if item.commit in alike:
             return Kind.UNCHANGED
         if not same_change(objects, (item.before, item.tree), picked[item.commit]):

@@ -15,7 +15,7 @@ from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.sync-state/1"
 FILE_NAME = "state.json"
-_ID = 7  # the least digits of a commit id
+_ID = 7  # the minimum number of digits of a commit id
 
 
 class Phase(StrEnum):

@@ -32,7 +32,7 @@ from patchstack.workflow.sync.worktree import Unmerged, rewritten
 from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
-_TOGETHER = 250  # patches that one process brings over, and so the most that a kill may lose
+_TOGETHER = 250  # patches that one process brings over; a kill may lose at most these
 _SHOWN = 20  # lines of a failing command's output
 
 

@@ -169,7 +169,7 @@ def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
 
 
 def drop_landed(work: SyncWorkspace) -> SyncState:
-    """Leave out every patch that has landed upstream, each with the reason that canary gives, and go on."""
+    """Leave out every patch that has landed upstream, each with the reason that canary gives, and continue."""
     with work.alone():
         state = _usable(work)
         if state.phase is Phase.PREPARING:

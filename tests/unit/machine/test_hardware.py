@@ -188,7 +188,7 @@ def test_the_document_and_the_lines_hold_it_all(tmp_path: Path) -> None:
     lines = list(hardware_lines(read_hardware(SPARK)))
     assert "GPU 0: NVIDIA GB10" in lines
     assert "hardware_class=gb10_or_workstation_blackwell" in lines
-    assert {"driver=580.159.03", "compute_cap=12.1", "gpu_memory=none of its own told"} <= set(lines)
+    assert {"driver=580.159.03", "compute_cap=12.1", "gpu_memory=no separate memory reported"} <= set(lines)
 
 
 def test_rows_keep_a_comma_in_a_name_and_refuse_what_is_none() -> None:

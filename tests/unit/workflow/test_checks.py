@@ -103,7 +103,7 @@ def test_a_series_without_checks_has_none_to_run(tmp_path: Path, run_cli: RunCli
     fork = a_fork(tmp_path)
     ran = run_cli("verify", *fork.options, "--checks")
     assert ran.code == 2
-    assert "no checks are written for patches" in ran.stderr
+    assert "no checks exist for patches" in ran.stderr
 
 
 def test_checks_that_cannot_be_used_are_told_before_anything_else(tmp_path: Path, run_cli: RunCli) -> None:

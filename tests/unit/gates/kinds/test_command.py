@@ -64,7 +64,7 @@ def test_a_line_that_is_missing_is_looked_for_again_and_sometimes_missing_is_not
         f'echo y >>{tmp_path}/m; echo hm; [ "$(wc -l <{tmp_path}/m)" -ne 2 ] || echo all is well', tmp_path
     )
     assert now_and_then.verdict is Verdict.INVALID
-    assert "1 of 2 runs print what they must: the others may have lost it" in now_and_then.reason
+    assert "1 of 2 runs print the required lines: the others may have lost them" in now_and_then.reason
 
 
 def test_a_gate_that_asks_for_nothing_does_not_pass(tmp_path: Path) -> None:

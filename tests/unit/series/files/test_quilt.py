@@ -73,7 +73,7 @@ def test_every_line_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
         load_series(directory)
     assert refused.value.problems == (
         "line 1: a: -R takes the patch back: leave it out of the series, or reverse the file (interdiff)",
-        "line 2: b: option -l is not known here: it may change what the patch does",
+        "line 2: b: option -l is unknown: it may change the patch's effect",
         "line 3: ../c: a name of a file below this directory is needed",
         "line 4: /etc/passwd: a name of a file below this directory is needed",
         "line 6: d: line 5 has it already",

@@ -150,5 +150,5 @@ def test_status_says_which_patch_can_go(tmp_path: Path, run_cli: RunCli) -> None
             "      - {name: has-it, patch: 1, at: upstream, kind: present, pattern: 'alloc', files: ['src/**']}\n"
         )
     ran = run_cli("status", "--workspace", tmp_path / "patchstack.yaml", "--json")
-    told = "0001-Change-the-kernel.patch can go (it allocates): check has-it is PASS on the pin alone"
+    told = "0001-Change-the-kernel.patch can be dropped (it allocates): check has-it is PASS on the pin alone"
     assert told in ran.document["warnings"], ran

@@ -577,7 +577,7 @@ FORGERIES: dict[str, Forgery] = {
     "edit a figure": Forgery(forge=edit_a_figure, told="but 128: 0, 256: 0 is recorded", consistent=True),
     "change a reference": Forgery(forge=change_a_reference, told="the outputs give FAIL, not PASS", consistent=True),
     "replay a decision for another commit": Forgery(
-        forge=replay_for_another_commit, told="is of a different tree", consistent=True
+        forge=replay_for_another_commit, told="was made from a different tree", consistent=True
     ),
     "go back to format 1": Forgery(
         forge=replay_an_older_decision, told="outputs not kept, not re-derivable", consistent=True
@@ -586,7 +586,7 @@ FORGERIES: dict[str, Forgery] = {
     "change the diff": Forgery(forge=change_the_diff, told="the decision's diff is a different one", consistent=True),
     "change the pin": Forgery(forge=change_the_pin, told="its pin is not the one", consistent=True),
     "take a build of another tree": Forgery(
-        forge=a_build_of_another_tree, told="is of a different tree", consistent=True
+        forge=a_build_of_another_tree, told="was made from a different tree", consistent=True
     ),
     "leave a proof unproven": Forgery(forge=a_proof_that_failed, told="not proven: exists", consistent=True),
     "edit patch, lock and decision": Forgery(
