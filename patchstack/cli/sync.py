@@ -235,7 +235,7 @@ def _suite(work: SyncWorkspace) -> Suite | None:
         return None
     if work.config.variant is None:
         raise AmbiguousName(
-            f"suite {work.config.sync_suite} is to be run on a build of {work.config.name}: of which variant?",
+            f"suite {work.config.sync_suite} needs a build of {work.config.name}, and no variant is named",
             hint=f"variant: NAME in {work.workspace.path}, below the series",
         )
     from patchstack.gates.suite import find_suite, read_suites

@@ -33,8 +33,8 @@ class ExtraGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedSuite:
-    """A suite: its name, and its content as JSON. The keys have the order of the workspace file, because it is the
-    order of states."""
+    """A suite: its name, and its content as JSON. The keys have the order of the workspace file, because states are run
+    in that order."""
 
     name: str
     content: bytes

@@ -180,7 +180,8 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
     """Return the steady window of streams in the order in which they were sent. `at_once` of them are in flight.
 
     The window begins when the last of the streams that were sent first has its first token. It ends when a stream ends
-    that no other replaces: in a burst, at the first end. Tokens count that arrive after its begin, up to its end.
+    and none replaces it; in a burst, when the first stream ends. Tokens that arrive after its begin and up to its end
+    count.
     """
     if len(streams) < at_once or at_once < 1:
         return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")

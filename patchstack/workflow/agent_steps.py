@@ -408,7 +408,7 @@ def _ways(
     room = replace(options, context=max(options.context or layout.trained, 2 * max(map(len, held.values()), default=0)))
     same = [one.record.messages is not None for one in steps]
     if all(same):
-        found.append(_simulated("append-only", layout, room, appended, "earlier messages stay as they are"))
+        found.append(_simulated("append-only", layout, room, appended, "earlier messages do not change"))
     return tuple(found)
 
 

@@ -92,8 +92,8 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """Return the first error in the lines, or None. CMake's errors have priority, because other errors above one in
-    CMake's output did not end it."""
+    """Return the first error in the lines, or None. CMake's errors have priority, because other errors in its output
+    did not end the configuration."""
     wanted = set(styles)
     if Style.CMAKE in wanted:
         for at, line in enumerate(lines):

@@ -49,7 +49,7 @@ from patchstack.verdict import Verdict
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SHOWN = 3
-_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # of llama.cpp's logger; a thread's line that bypasses it may follow one
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # llama.cpp's logger writes it; a line that bypasses the logger may follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -250,7 +250,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
     for patch, tree in zip(series.patches, trees, strict=True):
         entry = held.get(patch.file)
         if entry is None:
-            problems.append(f"{patch.file}: the lock does not know it")
+            problems.append(f"{patch.file}: the lock does not list it")
             continue
         if not entry.object:
             raise LockUnusable(
