@@ -1,2 +1,2 @@
-"""Statistics for comparisons by pairs in random order. Pure functions of numbers, without programs, machines or
-files."""
+"""Compute the statistics of paired comparisons and of server runs. All functions are pure: they run no programs and
+read no files."""

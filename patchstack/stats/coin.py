@@ -1,13 +1,13 @@
-"""The coin e-process: how strongly k wins in n tosses speak against a fair coin, at any time.
+"""Compute the e-value of k wins in n tosses: the evidence that a coin wins more often than a fair coin.
 
-The e-value of k wins in n tosses is the likelihood of the wins, mixed uniformly over every winning chance p from 1/2 to
-1, against that of p = 1/2:
+The e-value is a ratio of likelihoods. The numerator is the mean likelihood of the wins, for a win probability p that is
+uniform between 1/2 and 1. The denominator is the likelihood for p = 1/2:
 
     E(n, k) = 2^(n+1) · ∫ p^k (1−p)^(n−k) dp, p from 1/2 to 1.
 
-If each toss is won with a chance of at most 1/2 given all before it, E is a supermartingale that starts at 1. By
-Ville's inequality, the probability that it ever reaches 1/alpha is at most alpha, however often one looks. The integral
-is an incomplete beta function of whole numbers, and those are sums of binomial coefficients:
+Let each toss be won with a probability of at most 1/2, given all earlier tosses. Then E is a supermartingale that
+starts at 1. By Ville's inequality, the probability that E ever reaches 1/alpha is at most alpha, even if E is checked
+after every toss. The integral is an incomplete beta function. For whole numbers it is a sum of binomial coefficients:
 
     E(n, k) = Σ C(n+1, j) / ((n+1) · C(n, k)), j from 0 to k.
 
@@ -23,26 +23,26 @@ from math import comb
 
 
 def e_value(n: int, k: int) -> float:
-    """Return E for k wins in n tosses. 1.0 for no tosses. Raises `ValueError` for k outside 0 to n."""
+    """Return E for k wins in n tosses. Return 1.0 for no tosses. Raises `ValueError` if k is not between 0 and n."""
     if not 0 <= k <= n:
         raise ValueError(f"{k} wins in {n} tosses")
     return _of(n)[k]
 
 
 def exact(n: int, k: int) -> Fraction:
-    """Return E for k wins in n tosses as a fraction."""
+    """Return E for k wins in n tosses as an exact fraction."""
     return Fraction(sum(comb(n + 1, j) for j in range(k + 1)), (n + 1) * comb(n, k))
 
 
 @functools.cache
 def least_wins(n: int, alpha: float) -> int | None:
-    """Return the least number of wins in n tosses for which E reaches 1/alpha; None if even n wins do not."""
+    """Return the smallest number of wins in n tosses for which E reaches 1/alpha. Return None if n wins are too few."""
     return next((k for k, value in enumerate(_of(n)) if value * alpha >= 1), None)
 
 
 @functools.cache
 def least_tosses(alpha: float) -> int:
-    """Return the least number of tosses for which E can reach 1/alpha: when all are won."""
+    """Return the smallest number of tosses for which E reaches 1/alpha if every toss is won."""
     n = 1
     while _of(n)[n] * alpha < 1:
         n += 1
@@ -51,8 +51,11 @@ def least_tosses(alpha: float) -> int:
 
 @functools.cache
 def _of(n: int) -> tuple[float, ...]:
-    """Return E for 0 to n wins in n tosses. Each binomial coefficient is computed from the one before, so the tables of
-    all n up to 1000 take 0.25 s."""
+    """Return E for 0, 1, …, n wins in n tosses.
+
+    Each binomial coefficient is computed from the previous coefficient. So the tables of all n up to 1000 take 0.25 s
+    together.
+    """
     below, ways, next_ways, found = 0, 1, 1, []
     for k in range(n + 1):
         below += next_ways

@@ -1,4 +1,4 @@
-"""Holm's procedure: find the statements that hold together, with one error rate for the whole family."""
+"""Test several statements with Holm's procedure, with one error rate for all of them together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def holm(e_values: Mapping[Name, float], alpha: float) -> frozenset[Name]:
-    """Return the statements that hold: the chance that any is false is at most alpha, under any dependence.
+    """Return the statements that are proven. The probability that any of them is false is at most alpha.
 
-    `e_values` has the largest e-value so far of each; its inverse is the p-value. The largest must reach
-    `len(e_values) / alpha`, the next one less of them, and so on. Source: Holm, "A simple sequentially rejective
-    multiple test procedure" (1979).
+    The statements may depend on each other. `e_values` has the largest e-value of each statement so far; 1/e-value is
+    the p-value. With n statements, the largest e-value must reach n/alpha, the second largest (n − 1)/alpha, and so on.
+    The first e-value that is too small ends the search. Source: Holm, "A simple sequentially rejective multiple test
+    procedure" (1979).
     """
     held: set[Name] = set()
     left = len(e_values)

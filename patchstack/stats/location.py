@@ -1,4 +1,4 @@
-"""The Hodges-Lehmann estimate of a location."""
+"""Compute the Hodges-Lehmann estimate of a location."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
-    """Return the median of the means of all pairs of values, each value with itself included.
+    """Return the median of the means of all pairs of values. Each value also forms a pair with itself.
 
     Raises `ValueError` for no values. Source: Hodges and Lehmann, "Estimates of location based on rank tests" (1963).
     """

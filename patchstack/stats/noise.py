@@ -1,4 +1,4 @@
-"""The noise of a machine, from pairs that compare a side with itself."""
+"""Estimate the noise of a machine from A/A pairs, which compare a side with itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ _NORMAL = 1.4826  # converts the median absolute deviation to the standard devia
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The noise of pairs, as logarithms of a ratio: the deviation of one pair, from the median absolute deviation; the
-    median effect of running second; and the autocorrelation of that effect from pair to pair (-1 to 1, None for fewer
-    than four pairs or no spread)."""
+    """The noise of A/A pairs. `deviation` and `second` are logarithms of a ratio.
+
+    `deviation` is the standard deviation of one pair, estimated from the median absolute deviation. `second` is the
+    median effect of running second. `autocorrelation` is the correlation of this effect between consecutive pairs (-1
+    to 1). It is None for fewer than four pairs, or if the effect is the same in all pairs.
+    """
 
     deviation: float
     second: float
@@ -22,7 +25,10 @@ class Noise:
 
 
 def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
-    """Return the noise of pairs of one side, from their x = ln(B/A) and coins. Raises `ValueError` for no pairs."""
+    """Return the noise of A/A pairs, from x = ln(B/A) and the coin of each pair (+1: B ran second, -1: A did).
+
+    Raises `ValueError` if there are no pairs, or if the numbers of ratios and coins differ.
+    """
     if not xs or len(xs) != len(coins):
         raise ValueError("each pair needs a coin, and there must be at least one pair")
     middle = median(xs)
@@ -35,7 +41,7 @@ def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
 
 
 def _autocorrelation(values: Sequence[float]) -> float | None:
-    """Return the correlation of neighbours about the mean."""
+    """Return the correlation of consecutive values. Return None for fewer than four values, or if all are equal."""
     if len(values) < 4:
         return None
     mean = sum(values) / len(values)

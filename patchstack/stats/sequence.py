@@ -1,9 +1,11 @@
-"""The result of the pairs of one row at every look: e-values of statements, the estimate and its interval.
+"""Compute the e-values, the estimate and the confidence interval of one row, after every pair.
 
-Let the effect be b. Then x − b is the influence of the machine on the run of B relative to that of A. Given everything
-before the pair, sign(x − b − s·v) is a fair coin, whatever the machine does, as long as the machine does not know the
-coin. A statement "the effect is above b" wins a pair if x − s·v > b; a tie counts against it. Its e-value is that of
-`coin`. The statement is proven once its e-value has reached 1/alpha at any look.
+For a pair, x is ln(B/A). The coin s is +1 if B ran second, −1 if A did. v is the predicted effect of running second
+(see `slot`). If the true effect of B is b, the rest x − b comes from the machine alone. Given all earlier pairs,
+sign(x − b − s·v) is then a fair coin, whatever the machine does, as long as the machine does not know s.
+
+The statement "the effect is above b" wins a pair if x − s·v > b; a tie counts as a loss. The module `coin` computes
+the e-value from the wins. The statement is proven once its e-value has reached 1/alpha after any pair.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from patchstack.stats.slot import without_slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Effects that no look has ruled out, as logarithms of B/A; infinite on a side that is open. It is empty, with
-    `low` above `high`, if early and late pairs contradict each other."""
+    """A confidence interval of the effect, as logarithms of B/A. An open side is infinite.
+
+    If early and late pairs contradict each other, the interval is empty: `low` is above `high`.
+    """
 
     low: float
     high: float
@@ -32,12 +36,13 @@ class Interval:
 
 
 class Evidence:
-    """The evidence of the pairs of one row so far. Values are logarithms of B/A, larger is better for B."""
+    """The evidence of the pairs of one row so far. Values are logarithms of B/A. A larger value is better for B."""
 
     def __init__(self, xs: Sequence[float], coins: Sequence[int]) -> None:
-        """Take x = ln(B/A) of each pair in order, and its coin: +1 if B ran second, -1 if A did.
+        """Subtract the predicted effect of running second from x = ln(B/A) of each pair.
 
-        Raises `ValueError` for an x that is not finite, and what `without_slot` raises.
+        `coins` has +1 for a pair in which B ran second, -1 for a pair in which A did. Raises `ValueError` if an x is
+        not finite, or unless each x has a coin.
         """
         if not all(map(math.isfinite, xs)):
             raise ValueError("a ratio is not finite")
@@ -47,25 +52,26 @@ class Evidence:
         return len(self.cleaned)
 
     def above(self, bound: float) -> tuple[float, ...]:
-        """Return the largest e-value of "the effect is above the bound" so far, at each look."""
+        """Return, after each pair, the largest e-value so far of "the effect is above the bound"."""
         return _running([one > bound for one in self.cleaned])
 
     def below(self, bound: float) -> tuple[float, ...]:
-        """Return the largest e-value of "the effect is below the bound" so far, at each look."""
+        """Return, after each pair, the largest e-value so far of "the effect is below the bound"."""
         return _running([one < bound for one in self.cleaned])
 
     def wins(self, bound: float, *, above: bool) -> int:
-        """Return how many pairs the statement has won."""
+        """Return how many pairs have been won by "the effect is above the bound", or below it if `above` is false."""
         return sum(one > bound if above else one < bound for one in self.cleaned)
 
     def estimate(self) -> float | None:
-        """Return the Hodges-Lehmann estimate of the effect; None for no pairs."""
+        """Return the Hodges-Lehmann estimate of the effect. Return None for no pairs."""
         return hodges_lehmann(self.cleaned) if self.cleaned else None
 
     def interval(self, alpha: float) -> Interval:
-        """Return the effects that no look has ruled out, each side at alpha.
+        """Return the confidence interval of the effect. Each side has the error rate alpha, over all pairs so far.
 
-        `low` is above b exactly if "above b" has been shown, and `high` below b exactly if "below b" has.
+        `low` is above b exactly if "the effect is above b" is proven. `high` is below b exactly if "the effect is below
+        b" is proven.
         """
         low, high = -math.inf, math.inf
         ordered: list[float] = []
@@ -78,8 +84,11 @@ class Evidence:
 
 
 def pairs_needed(wins: int, pairs: int, alpha: float, *, most: int = 1000) -> int | None:
-    """Return after how many pairs a statement is shown if it continues to win at the same rate; None if not within
-    `most`."""
+    """Return the total number of pairs after which a statement is proven if its share of wins stays the same.
+
+    `wins` and `pairs` are the numbers so far; with 0 pairs, every pair is assumed to be won. Return None if `most`
+    pairs are not enough.
+    """
     for number in range(pairs, most + 1):
         expected = wins + round((number - pairs) * wins / pairs) if pairs else number
         if e_value(number, expected) * alpha >= 1:

@@ -1,6 +1,6 @@
 """Compute latencies and rates of a server from the times of its streams. docs/guides/serve.md has the formulas.
 
-Times are whole nanoseconds since the run began, from one clock. Token counts are the server's own.
+Times are whole nanoseconds since the start of the run, from one clock. Token counts come from the server.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ NS = 1_000_000_000
 STEADY_TOKENS = 20
 """The minimum number of tokens per stream in a steady window."""
 STEADY_SHARE = 0.25
-"""The minimum share of the wall time that a steady window covers."""
+"""The minimum share of the wall time that a steady window must cover."""
 _TAILS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _LEAST = {"p50": 1, "p90": 10, "p99": 100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """A request that was answered. Latencies count from `start`: `sent`, or in an open loop the planned time. `times`
-    are those of the chunks with content, at least one. `counts` are the tokens that the server reported at each of them
-    (None: not reported). `ended` is the end of the answer. `tokens` and `prompt` are the server's token counts (None:
-    not reported)."""
+    """The times and token counts of an answered request.
+
+    `sent` is the time at which the client sent the request. Latencies count from `start`, which is the planned time in
+    an open loop and `sent` otherwise. `times` has the arrival of each chunk with content; there is at least one.
+    `counts` has the total number of tokens that the server reported with each of these chunks. `ended` is the end of
+    the answer. `tokens` is the number of generated tokens, `prompt` the number of prompt tokens. A number that the
+    server did not report is None.
+    """
 
     start: int
     sent: int
@@ -36,27 +40,27 @@ class Stream:
 
     @property
     def ttft(self) -> int:
-        """Time to the first token: first content minus start, in ns."""
+        """Time to first token (TTFT): the first chunk with content minus the start, in ns."""
         return self.times[0] - self.start
 
     @property
     def e2e(self) -> int:
-        """The last content minus start, in ns."""
+        """End-to-end latency: the last chunk with content minus the start, in ns."""
         return self.times[-1] - self.start
 
     @property
     def queued(self) -> int:
-        """The time it waited in the client: sent minus start, in ns."""
+        """The time for which the request waited in the client, in ns."""
         return self.sent - self.start
 
     @property
     def decoding(self) -> int:
-        """The last content minus the first, in ns."""
+        """The last chunk with content minus the first, in ns."""
         return self.times[-1] - self.times[0]
 
     @property
     def tpot(self) -> float | None:
-        """Time per output token, in ns: (last − first) / (tokens − 1). None for one token or an unknown number."""
+        """Time per output token (TPOT), in ns: `decoding` / (tokens − 1). None for one token or an unknown number."""
         return self.decoding / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
 
     @property
@@ -66,8 +70,11 @@ class Stream:
 
     @property
     def chunk_tokens(self) -> tuple[int, ...] | None:
-        """The tokens that came with each chunk: from the server's counts, or one each if there are as many chunks as
-        tokens. None if they are not known."""
+        """The number of tokens in each chunk, from the server's counts.
+
+        Without these counts, each chunk has one token if there are as many chunks as tokens. None if the numbers cannot
+        be determined.
+        """
         known = [count for count in self.counts if count is not None]
         if len(known) == len(self.times):
             found = (known[0], *(later - earlier for earlier, later in pairwise(known)))
@@ -76,8 +83,8 @@ class Stream:
 
     @property
     def token_gaps(self) -> tuple[float, ...] | None:
-        """Inter-token latencies (ITL), in ns: each gap divided by the tokens that came with it, once for each token.
-        None if the tokens of a chunk are not known."""
+        """Inter-token latencies (ITL), in ns. Each gap is divided by the number of tokens in the chunk that ends it,
+        and repeated for each of these tokens. None if the number of tokens in a chunk is unknown."""
         counts = self.chunk_tokens
         if counts is None:
             return None
@@ -86,7 +93,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A summary of values. A percentile is None if there are too few values: p90 needs ten, p99 a hundred."""
+    """A summary of `n` values. A percentile is None if there are too few values: p90 needs 10, p99 needs 100."""
 
     mean: float
     p50: float | None
@@ -97,7 +104,7 @@ class Spread:
 
 
 def spread(values: Sequence[float], unit: float = 1.0) -> Spread | None:
-    """Return a summary of values, each divided by `unit`; None for no values. Percentiles are interpolated linearly."""
+    """Return a summary of values, each divided by `unit`. Return None for no values."""
     if not values:
         return None
     ordered = sorted(value / unit for value in values)
@@ -108,7 +115,7 @@ def spread(values: Sequence[float], unit: float = 1.0) -> Spread | None:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the value at a share of the way through ordered values, between neighbours in proportion."""
+    """Return a percentile of sorted values, with linear interpolation. `share` is between 0 and 1."""
     place = share * (len(ordered) - 1)
     below = int(place)
     rest = place - below
@@ -117,10 +124,10 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notebook:
-    """The row of the notebook's client, with its names. Rates are in tokens per second, times in seconds.
+    """The rates and times of a run, with the names and formulas of the notebook's client.
 
-    `decode_agg_tps` counts the tokens that were made while other streams were in prefill, over a window that begins
-    when the last prefill ends: it can exceed what the streams ever made together.
+    Rates are in tokens per second, times in seconds. `decode_agg_tps` can exceed the rate that the streams ever reached
+    together: it counts all tokens, but its window begins only when the last prefill ends.
     """
 
     agg_tps: float
@@ -133,19 +140,19 @@ class Notebook:
 
 
 def decode_agg(tokens: int, wall: float, ttft_max: float) -> float:
-    """Return tokens / (wall − ttft_max). Raises `ValueError` unless time is left."""
+    """Return `decode_agg_tps`: tokens / (wall − ttft_max). Raises `ValueError` unless `wall` is above `ttft_max`."""
     if not wall > ttft_max:
-        raise ValueError("the last first token came at the end")
+        raise ValueError("the largest TTFT is not below the wall time")
     return tokens / (wall - ttft_max)
 
 
 def wall_of(streams: Sequence[Stream]) -> float:
-    """Return the seconds from the first start to the last end."""
+    """Return the wall time in seconds: from the first start of a stream to the last end of a stream."""
     return (max(one.ended for one in streams) - min(one.start for one in streams)) / NS
 
 
 def notebook(streams: Sequence[Stream]) -> Notebook | None:
-    """Return the notebook's row; None without streams, or if the server did not count the tokens."""
+    """Return the notebook's row for these streams. Return None if there are none, or if a token count is missing."""
     if not streams or any(one.tokens is None for one in streams):
         return None
     tokens = sum(one.tokens or 0 for one in streams)
@@ -166,8 +173,11 @@ def notebook(streams: Sequence[Stream]) -> Notebook | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """The window in which all streams decode: its bounds in ns, its tokens, and the rate in tokens per second.
-    `problem` is the reason why the rate means nothing; empty if it is valid."""
+    """The window in which all streams decode.
+
+    `begin` and `end` are in ns. `tokens` is the number of tokens in the window. `rate` is in tokens per second; None if
+    it cannot be computed. `problem` is the reason why the rate must not be used; empty if the rate is valid.
+    """
 
     begin: int
     end: int
@@ -177,11 +187,11 @@ class Steady:
 
 
 def steady(streams: Sequence[Stream], at_once: int) -> Steady:
-    """Return the steady window of streams in the order in which they were sent. `at_once` of them are in flight.
+    """Return the steady window of streams. `at_once` is the number of streams that are in flight at a time.
 
-    The window begins when the last of the streams that were sent first has its first token. It ends when a stream ends
-    and none replaces it; in a burst, when the first stream ends. Tokens that arrive after its begin and up to its end
-    count.
+    The window begins when each of the first `at_once` streams has its first token. It ends at the first end of a stream
+    that is not replaced by a new stream; in a burst, this is the first end of any stream. A token counts if it arrives
+    after the begin and not after the end.
     """
     if len(streams) < at_once or at_once < 1:
         return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")
@@ -205,13 +215,17 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
 
 
 def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
-    """Return whether a stream meets every bound in ms, for `ttft`, `tpot` and `e2e`. An unknown value meets none."""
+    """Return whether a stream meets every bound of `slo`: ms for `ttft`, `tpot` or `e2e`. An unknown value meets
+    none."""
     own = {"ttft": stream.ttft, "tpot": stream.tpot, "e2e": stream.e2e}
     return all((value := own[name]) is not None and value <= bound * 1e6 for name, bound in slo.items())
 
 
 def in_flight(streams: Sequence[Stream]) -> tuple[tuple[int, int, int], ...]:
-    """Return how many streams waited for their first token and how many decoded, at each time when this changed."""
+    """Return (time in ns, waiting, decoding) for each time at which a stream is sent, gets its first token, or ends.
+
+    `waiting` streams have no token yet. `decoding` streams have their first token, but not their last.
+    """
     changes: dict[int, list[int]] = {}
     for one in streams:
         for time, waiting, decoding in ((one.sent, 1, 0), (one.times[0], -1, 1), (one.times[-1], 0, -1)):

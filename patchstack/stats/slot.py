@@ -1,14 +1,14 @@
-"""Predict the effect of running second from earlier pairs alone.
+"""Predict the effect of running second from earlier pairs, and subtract it.
 
 A pair is x = ln(B/A) with its coin s: +1 if B ran second, −1 if A did. On a machine where the second run of a pair is
 slower, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, it can be
-subtracted: x − s·v. The sign remains a fair coin as long as v comes from earlier pairs alone (see `sequence`), so a bad
-prediction costs power but never validity.
+subtracted: x − s·v. The result is valid for every v that depends on earlier pairs only (see `sequence`). A bad
+prediction costs statistical power, but the error rate stays below alpha.
 
-Five predictions compete: none (0), the median effect of running second, and its effect 1, 2 or 4 pairs back, for
-machines with a period. The one with the smallest error so far is used; the first `UNTOUCHED` pairs are used unchanged.
-Each prediction has its own estimate of the effect of B, from the same earlier pairs, because the effect of running
-second on a pair is known only after that is subtracted.
+Five predictions compete: 0, the median effect of running second, and the effect of running second 1, 2 or 4 pairs
+earlier (for machines whose speed changes with a period). The prediction with the smallest error so far is used. The
+first `UNTOUCHED` pairs are not corrected. Each prediction also estimates the effect of B from the same earlier pairs,
+because this effect must be subtracted from x to find the effect of running second.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ UNTOUCHED = 4
 
 
 def without_slot(xs: Sequence[float], coins: Sequence[int]) -> list[float]:
-    """Return each x minus s·v, where v is predicted from the pairs before it. More pairs do not change earlier values.
-    Raises `ValueError` unless there is one coin, +1 or −1, for each x."""
+    """Return x − s·v for each pair, with v predicted from the earlier pairs. Later pairs do not change earlier results.
+
+    Raises `ValueError` unless each x has a coin of +1 or −1.
+    """
     if len(xs) != len(coins) or any(coin not in (1, -1) for coin in coins):
         raise ValueError("each pair has a coin, +1 or -1")
     everything: list[float] = []
@@ -55,8 +57,7 @@ def _predictions(
     by_coin: dict[int, list[float]],
     middles: dict[int, list[float]],
 ) -> list[tuple[float, float]]:
-    """Return, for each prediction, the estimated effect and the effect of running second before the pair of that
-    index."""
+    """Return the five predictions for the pair `index`: each is the effect of B and the effect of running second."""
     middle = _median(everything)
     found = [(middle, 0.0)]
     if by_coin[1] and by_coin[-1]:
