@@ -1,1 +1,1 @@
-"""Compute the least costs of a model from its header, a machine and numbers. Runs nothing."""
+"""Compute memory sizes and lower bounds of times, from a model's header and the figures of a machine. Runs no model."""

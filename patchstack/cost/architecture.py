@@ -1,7 +1,9 @@
-"""Find the memory of each layer of a model, by architecture: attention with a cache, a window, or a recurrent state.
+"""Find the memory of each layer of a model by its architecture: a KV cache, a cache with a window, or a recurrent
+state.
 
 Source: `src/llama-hparams.cpp`, `llama_model::create_memory` and the `load_arch_hparams` of `src/models/` at the pin.
-Some patterns are in the code of an architecture, not in the file; they are in the tables below.
+For some architectures, llama.cpp's code and not the model file decides which layers have which memory. The tables below
+repeat these rules.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from patchstack.cost.model import Model
 
 
 class Kind(StrEnum):
-    """The kind of a model's memory. It decides what a request can reuse: see `patchstack.cost.prefix`."""
+    """The kind of a model's memory. The kind decides what a request can reuse: see `patchstack.cost.prefix`."""
 
     NONE = "no memory"
     ATTENTION = "attention"
@@ -26,7 +28,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """The memory of a layer. `k` and `v` are the cache's elements for each token, `heads` the number of query heads."""
+    """The memory of a layer.
+
+    `k` and `v` are the numbers of elements that the cache has for each token. `heads` is the number of query heads.
+    `key` and `value` are the numbers of elements in one head.
+    """
 
     number: int
     cached: bool
@@ -43,9 +49,11 @@ class Layer:
 class Layout:
     """The memory of a model.
 
-    `n_layer` excludes the draft block, `layers` includes it. `window` is `n_swa` in tokens, 0 without; `chunked`
-    windows end at multiples of it. `state_r` and `state_s` are the elements (f32) of a recurrent layer's row. `indexer`
-    is the length of an indexer's key, 0 without. `trained` is the model's training context in tokens.
+    `layers` includes the draft blocks, `n_layer` does not. `window` is `n_swa` in tokens; 0 if the model sets none. A
+    `chunked` window begins at a multiple of `window`. `state_r` and `state_s` are the numbers of f32 elements of R and
+    S in one row of a recurrent layer. `indexer` is the length of an indexer's key; 0 if the model has no indexer.
+    `trained` is the training context in tokens. `rolls_back` is whether recurrent layers have rows for rolling back
+    drafted tokens.
     """
 
     architecture: str
@@ -66,17 +74,17 @@ class Layout:
 
     @property
     def cached(self) -> tuple[Layer, ...]:
-        """Layers that have a cache."""
+        """The layers that have a cache."""
         return tuple(one for one in self.layers if one.cached)
 
     @property
     def recurrent(self) -> tuple[Layer, ...]:
-        """Layers that have a recurrent state."""
+        """The layers that have a recurrent state."""
         return tuple(one for one in self.layers if one.recurrent)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of one row of all recurrent layers: the state of a sequence."""
+        """The bytes of a sequence's recurrent state: one row in each recurrent layer."""
         return 4 * (self.state_r + self.state_s) * len(self.recurrent)
 
 
@@ -108,10 +116,13 @@ _ATTENTION = _named(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """How an architecture defines which layers have a window. `period`: one in so many layers has none (the first if
-    `dense_first`, else the last); 0 if the file has an array.
-    `array`: an array in the file replaces the period. `size`: used if the file has none, or always if `fixed`.
-    `optional`: without `sliding_window` in the file, or with 0, no layer has a window.
+    """The rule by which an architecture gives layers a window.
+
+    `period`: in every group of this many layers, one layer has no window. It is the first of the group if
+    `dense_first`, else the last. 0 means that the file has an array instead.
+    `array`: an array in the file replaces the period.
+    `size`: the window in tokens if the file has no size, or always if `fixed`.
+    `optional`: no layer has a window if `sliding_window` is missing in the file or 0.
     """
 
     period: int
@@ -144,25 +155,26 @@ _WINDOWS = {
 }
 
 KNOWN = _NO_MEMORY | _RECURRENT | _HYBRID | _ATTENTION | _MLA | frozenset(_WINDOWS)
-"""Architectures whose memory is known."""
+"""The architectures whose memory layout is known."""
 
 
 def read_layout(model: Model) -> Layout:
-    """Return the memory layout of a model. Raises `MissingError` for an unknown architecture, and `UsageError` for keys
-    that are missing or wrong.
+    """Return the memory layout of a model.
+
+    Raises `MissingError` if the architecture is unknown, and `UsageError` if a key is missing or invalid.
     """
     architecture = model.architecture
     if architecture not in KNOWN:
         raise CostUnknown(
-            f"{model.path}: the memory of the architecture {architecture!r} is not known",
-            hint="'patchstack cost weights' does not need it",
+            f"{model.path}: the memory layout of the architecture {architecture!r} is unknown",
+            hint="'patchstack cost weights' works without the layout",
         )
     if architecture in _NO_MEMORY:
         return _layout(model, Kind.NONE, (), window=0)
     blocks = model.blocks
     draft = model.number("nextn_predict_layers", 0) if architecture in _DRAFTING else 0
     if draft >= blocks:
-        raise ModelFileUnreadable(f"{model.path}: {draft} of {blocks} layers are for drafting")
+        raise ModelFileUnreadable(f"{model.path}: {draft} draft blocks, but only {blocks} layers in all")
     heads = model.per_layer("attention.head_count", blocks, 0)
     kv_heads = (
         heads if model.value("attention.head_count_kv") is None else model.per_layer("attention.head_count_kv", blocks)
@@ -241,7 +253,7 @@ def _recurrent(model: Model, blocks: int, n_layer: int, kv_heads: Sequence[int])
 
 
 def _cached(model: Model, blocks: int, n_layer: int, recurrent: Sequence[bool]) -> tuple[bool, ...]:
-    """Return which layers have a cache of keys and values."""
+    """Return which layers have a KV cache."""
     architecture = model.architecture
     if architecture in _RECURRENT:
         return (False,) * blocks
@@ -261,7 +273,7 @@ def _cached(model: Model, blocks: int, n_layer: int, recurrent: Sequence[bool]) 
 
 
 def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tuple[bool, ...], int]:
-    """Return which layers have a window, and its size in tokens."""
+    """Return which layers have a window, and the size of the window in tokens."""
     architecture, nowhere = model.architecture, (False,) * blocks
     rule = _WINDOWS.get(architecture)
     named = model.value("attention.sliding_window")
@@ -282,7 +294,7 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
     pattern = model.value("attention.sliding_window_pattern")
     if rule.array and (rule.period == 0 or isinstance(pattern, tuple)):
         return tuple(bool(one) for one in model.per_layer("attention.sliding_window_pattern", blocks)), size
-    # llama.cpp at the pin ignores an array if the architecture has a period.
+    # If the architecture has a period, llama.cpp at the pin ignores an array.
     period = (
         rule.period if isinstance(pattern, tuple) else model.number("attention.sliding_window_pattern", rule.period)
     )
@@ -290,14 +302,15 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
 
 
 def _has_window(layer: int, period: int, dense_first: bool) -> bool:
-    """Return whether a layer has a window, as `llama_hparams::set_swa_pattern`."""
+    """Return whether a layer has a window. Source: `llama_hparams::set_swa_pattern`."""
     if period == 0:
         return True
     return layer % period != 0 if dense_first else layer % period < period - 1
 
 
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
-    """Return the elements of a head's key and value, for layers without a window and with one."""
+    """Return the numbers of elements of a head's key and value: under True for layers with a window, else under
+    False."""
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
         key = model.number("attention.key_length", usual)
@@ -324,7 +337,7 @@ def _has_mla(model: Model) -> bool:
 
 
 def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
-    """Return the elements of a row, as `llama_hparams::n_embd_r` and `n_embd_s`."""
+    """Return the numbers of elements of R and S in one row. Source: `llama_hparams::n_embd_r` and `n_embd_s`."""
     architecture, width = model.architecture, model.number("embedding_length")
     if "rwkv" in architecture:
         head = model.number("wkv.head_size")

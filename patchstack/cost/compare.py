@@ -1,4 +1,5 @@
-"""Compare measured times with their floors. A time below its floor means that an assumption is wrong."""
+"""Compare measured times with their floors, the computed lower bounds. A time below its floor proves that an assumption
+is wrong."""
 
 from __future__ import annotations
 
@@ -29,11 +30,13 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Measured times of `streams` sequences: each has `before` tokens cached, then a prompt of `prompt` tokens, then
-    `generated` steps. Times in seconds, of all prompts and of all steps; None if it was not measured.
+    """The measured times of `streams` sequences.
 
-    `shared` is whether the prompt is processed only once for all. `ubatch` is in tokens. `options` are those of the
-    run, None for those of the workload. `what` names the row, empty for the default name.
+    Each sequence has `before` cached tokens, a prompt of `prompt` tokens, and `generated` decode steps.
+    `prefill_seconds` is the time of all prompts together, `decode_seconds` the time of all steps. None means that the
+    time was not measured. If `shared`, the prompt is processed once for all sequences. `ubatch` is in tokens. `options`
+    are the options of the run; None means the options of the workload. `what` is the name of the row; empty for the
+    default name.
     """
 
     source: str
@@ -51,9 +54,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A measured time over its floor, both in seconds. `floor` is None if unknown, with the reason in `assumption`. If
-    the share is above 1, `verdict` is INVALID, `assumption` names the assumption that must be wrong and `bound` what
-    follows."""
+    """A measured time and its floor, both in seconds.
+
+    If the floor is unknown, `floor` is None and `assumption` has the reason. If `share` is above 1, `verdict` is
+    INVALID, `assumption` names the assumption that must be wrong, and `bound` is the limit that the measured time
+    proves instead.
+    """
 
     source: str
     what: str
@@ -66,13 +72,13 @@ class Compared:
 
     @property
     def share(self) -> float | None:
-        """The floor over the measured time: 1 means that the machine only reads."""
+        """The floor divided by the measured time. 1 means that the machine reached its floor. None if unknown."""
         return None if self.floor is None else self.floor / self.measured
 
 
 def read_row(line: bytes, place: str, *, source: str) -> Measured:
-    """Return a row that `llama-batched-bench --output-format jsonl` printed. Raises `UsageError` with the place if it
-    is not such a row."""
+    """Parse a row of `llama-batched-bench --output-format jsonl`. Raises `UsageError` that names `place` if the line is
+    not such a row."""
     try:
         found = json.loads(line)
         row = Measured(
@@ -87,7 +93,8 @@ def read_row(line: bytes, place: str, *, source: str) -> Measured:
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputUnreadable(
-            f"{place}: not a row of llama-batched-bench: {error}", hint="--output-format jsonl writes them"
+            f"{place}: not a row of llama-batched-bench: {error}",
+            hint="run llama-batched-bench with --output-format jsonl",
         ) from error
     if problem := _out_of_range(row):
         raise ModelFileUnreadable(f"{place}: {problem}")
@@ -110,7 +117,10 @@ def _out_of_range(row: Measured) -> str:
 def compare(
     work: Workload, rows: Sequence[Measured], bandwidth: float, peaks: dict[str, float]
 ) -> tuple[Compared, ...]:
-    """Return decode and prefill of every row over their floors, per step and for the whole prompt."""
+    """Compare every row with its floors: the decode time for each step, and the prefill time for the whole prompt.
+
+    `bandwidth` is in bytes a second, `peaks` in operations a second.
+    """
     found = []
     for row in rows:
         options = row.options or work.options
@@ -165,8 +175,8 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
 
 
 def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
-    """Return the bytes that the prompts of all sequences read and write: the weights once for each ubatch, which
-    sequences may share, and the earlier cache once."""
+    """Return the bytes that the prompts of all sequences read and write. The weights are read once for each ubatch, and
+    sequences may share a ubatch. Each sequence reads its cached tokens once."""
     total = row.prompt * sequences
     whole, rest = divmod(total, work.options.ubatch)
     read = 0.0
@@ -183,7 +193,10 @@ def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
 def over_floor(
     work: Workload, source: str, what: str, streams: int, measured: float, read: float, bandwidth: float, tokens: float
 ) -> Compared:
-    """Return a time over the floor of the bytes it must read. `tokens` of a step decide how many experts are read."""
+    """Compare a measured time with the floor of the `read` bytes. `bandwidth` is in bytes a second.
+
+    `tokens` is the number of tokens in a step, which decides how many experts the step reads.
+    """
     floor = read / bandwidth
     if floor <= measured:
         return Compared(source=source, what=what, streams=streams, measured=measured, floor=floor, verdict=Verdict.PASS)
@@ -214,20 +227,25 @@ def over_floor(
 
 
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
-    """Return the time of one group over its floor, from `GROUP=TIME@STREAMS`: `experts=43.5ms@128`, `head=12.17ms`.
+    """Compare the time of one group of tensors with its floor, from a text such as `experts=43.5ms@128`.
 
-    `state` is the recurrent state, read and written. Raises `UsageError` for any other text.
+    The form is `GROUP=TIME@STREAMS`; without `@STREAMS` it is one stream. The group `state` is the recurrent state,
+    which a step reads and writes. Raises `UsageError` for any other text, and `MissingError` if a step reads no bytes
+    of the group.
     """
     match = _PART.match(text.strip())
     names = [one.value for one in Group]
     if match is None or match[1].strip() not in (*names, "state"):
-        raise BadValue(f"{text!r} is not a part", hint=f"GROUP=TIME@STREAMS, with a group of {', '.join(names)}, state")
+        raise BadValue(
+            f"{text!r} is not the time of a group",
+            hint=f"write GROUP=TIME@STREAMS; the group is one of {', '.join(names)}, state",
+        )
     streams, seconds, name = int(match[4] or 1), float(match[2]) * _SECONDS[match[3]], match[1].strip()
     if not seconds or not streams:
-        raise BadValue(f"{text!r}: a time and streams above 0")
+        raise BadValue(f"{text!r}: the time and the number of streams must be above 0")
     parts = decode_floor(work, streams, 0, bandwidth).parts
     read = parts[STATE] if name == "state" else parts.get(name, 0.0)
     if not read:
-        raise CostUnknown(f"{text!r}: a step reads nothing of {name}")
+        raise CostUnknown(f"{text!r}: a step reads no bytes of the group {name}")
     only = replace(work, placed=[one for one in work.placed if one.group.value == name])
     return over_floor(only, "--part", name, streams, seconds, read, bandwidth, streams)

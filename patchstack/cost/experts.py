@@ -1,4 +1,4 @@
-"""Compute how many distinct experts a step reads: for uniform routing, or for the shares that an imatrix counted."""
+"""Compute how many distinct experts a step reads. The routing is uniform, or follows the counts of an imatrix."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ _COUNTS = re.compile(r"blk\.([0-9]{1,9})\.ffn_(?:gate|gate_up|up|down)_exps\.wei
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """How tokens choose experts. `shares` has the share of tokens of each expert by block, 0 to 1; without them all
-    experts are equally likely. `source` is their origin."""
+    """The probabilities with which tokens choose experts.
+
+    A block has `experts` experts, and each token chooses `used` of them. `shares` has, for each block, the share of
+    tokens (0 to 1) that choose each expert. In a block without shares, all experts are equally likely. `source` is the
+    origin of the probabilities.
+    """
 
     experts: int = 0
     used: int = 0
@@ -26,18 +30,19 @@ class Routing:
     source: str = "uniform routing"
 
     def distinct(self, tokens: float, block: int = -1) -> float:
-        """Return the expected number of distinct experts that `tokens` tokens of a step choose in a block."""
+        """Return the expected number of distinct experts in `block` that a step of `tokens` tokens reads."""
         if block in self.shares:
             return distinct_of_shares(self.shares[block], tokens)
         return distinct_uniform(self.experts, self.used, tokens)
 
     def share_read(self, tokens: float, block: int) -> float:
-        """Return the part of a block's experts that a step reads."""
+        """Return the expected share of a block's experts that a step reads. Return 1 for a model without experts."""
         return self.distinct(tokens, block) / self.experts if self.experts else 1.0
 
 
 def distinct_uniform(experts: int, used: int, tokens: float) -> float:
-    """Return `E·(1−(1−k/E)^n)`: tokens choose independently, and all experts are equally likely."""
+    """Return the expected number of distinct experts, `E·(1−(1−k/E)^n)`. Each of n tokens chooses k of E experts,
+    independently of other tokens. All experts are equally likely."""
     if experts <= 0 or tokens <= 0:
         return 0.0
     if used >= experts:
@@ -46,14 +51,16 @@ def distinct_uniform(experts: int, used: int, tokens: float) -> float:
 
 
 def distinct_of_shares(shares: Sequence[float], tokens: float) -> float:
-    """Return `Σ(1−(1−p_e)^n)`: tokens choose independently, expert e with probability p_e."""
+    """Return the expected number of distinct experts, `Σ(1−(1−p_e)^n)`. Each of n tokens chooses expert e with
+    probability p_e, independently of other tokens."""
     if tokens <= 0:
         return 0.0
     return math.fsum(1.0 if p >= 1.0 else -math.expm1(tokens * math.log1p(-p)) for p in shares)
 
 
 def read_routing(model: Model) -> Routing:
-    """Return uniform routing, with the experts that a model has. A dense model has no experts."""
+    """Return uniform routing over the experts of a model. A dense model has 0 experts. Raises `UsageError` if the
+    header is contradictory."""
     experts = model.number("expert_count", 0)
     used = model.number("expert_used_count", 0)
     if used > experts or (experts and not used):
@@ -62,9 +69,9 @@ def read_routing(model: Model) -> Routing:
 
 
 def read_imatrix(path: Path, model: Model) -> Routing:
-    """Return routing with the counts that `llama-imatrix` wrote for a model.
+    """Return routing with the expert counts that `llama-imatrix` wrote for a model.
 
-    Raises `UsageError` if the file is not an imatrix in GGUF form, has no counts of experts, or belongs to a different
+    Raises `UsageError` if the file is not an imatrix in GGUF format, has no expert counts, or was made for a different
     model.
     """
     uniform = read_routing(model)
@@ -72,7 +79,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
     if header.keys.get("general.type") != "imatrix":
         raise ModelFileUnreadable(f"{path} is not an imatrix", hint="llama-imatrix -o FILE.gguf writes one")
     if not uniform.experts:
-        raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} is not for it")
+        raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} cannot be used")
     names = {one.name for one in model.tensors}
     shares: dict[int, tuple[float, ...]] = {}
     for one in header.tensors:
@@ -85,7 +92,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
                 f"{path}: {one.name} has {len(counts)} experts, {model.path.name} has {uniform.experts}"
                 if len(counts) != uniform.experts
                 else f"{path}: {one.name} is for a tensor that {model.path.name} does not have",
-                hint="the imatrix belongs to a different model",
+                hint="the imatrix was made for a different model",
             )
         total = math.fsum(counts)
         if not all(math.isfinite(count) and count >= 0 for count in counts) or total <= 0:
@@ -93,7 +100,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
         shares[int(match[1])] = tuple(min(1.0, count * uniform.used / total) for count in counts)
     if not shares:
         raise ModelFileUnreadable(
-            f"{path} has no counts of experts", hint="it belongs to a dense model, or an old llama-imatrix wrote it"
+            f"{path} has no expert counts", hint="it was made for a dense model, or by an old version of llama-imatrix"
         )
     return Routing(
         experts=uniform.experts, used=uniform.used, shares=shares, source=f"counts of {path.name}, {len(shares)} layers"

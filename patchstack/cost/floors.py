@@ -1,6 +1,8 @@
-"""Compute the least time of a step: the bytes that it must read and write over the memory bandwidth, and its operations
-over the machine's peak. A floor counts every byte once, as if the chip's caches kept nothing between steps and
-everything within a step. The assumptions are in `docs/concepts.md`.
+"""Compute a lower bound for the time of a step, its floor.
+
+One bound is the number of bytes that the step must read and write, divided by the memory bandwidth. For a prompt,
+another bound is the number of operations, divided by the machine's peak. Every byte counts once for each step, as if
+the chip's caches kept everything during a step and nothing between steps. The assumptions are in `docs/concepts.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _UBATCHES = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A model with a command line, and the routing of its experts. `draft` is the model of `-md`, None without."""
+    """A model, its command-line options, and the routing of its experts. `draft` is the draft model of `-md`, if
+    any."""
 
     placed: Sequence[Placed]
     layout: Layout
@@ -33,8 +36,11 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeFloor:
-    """The floor of a decode step of `streams` sequences of `length` tokens each. `parts` are bytes by group, in order;
-    `seconds` is for a step; `tokens` is for a step over all streams, if every drafted token is accepted."""
+    """The floor of a decode step of `streams` sequences with `length` tokens each.
+
+    `parts` has the bytes of each group. `seconds` is the time of one step. `tokens` is the number of tokens that one
+    step gives over all streams, if every drafted token is accepted.
+    """
 
     streams: int
     length: int
@@ -53,19 +59,22 @@ class DecodeFloor:
 
     @property
     def carried(self) -> float:
-        """Bytes that grow with every stream: KV and state."""
+        """The bytes that grow with the number of streams: KV cache and recurrent state."""
         return self.parts[KV_READ] + self.parts[KV_WRITTEN] + self.parts[STATE]
 
 
 def kv_token_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Layer] | None = None) -> int:
-    """Return the bytes that one token adds to the caches of one sequence, in all layers or in those given."""
+    """Return the bytes that one token adds to the caches of one sequence. Only `layers` count, by default all."""
     cached = layout.cached if layers is None else layers
     total = sum(key_bytes(one, options) + value_bytes(one, options) for one in cached)
     return total + _indexer_bytes(layout, options, cached)
 
 
 def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: Sequence[Layer] | None = None) -> int:
-    """Return the bytes of a sequence's caches that one token reads: layers with a window read at most the window."""
+    """Return the bytes of a sequence's caches that one token reads if the sequence has `length` tokens.
+
+    Layers with a window read at most the window. Only `layers` count, by default all.
+    """
     cached = layout.cached if layers is None else layers
     total = 0
     for one in cached:
@@ -75,7 +84,8 @@ def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: S
 
 
 def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
-    """Return the average bytes that `count` tokens of one sequence read, the first of them after `first` others."""
+    """Return the mean number of cache bytes that a token reads, over `count` tokens of one sequence after the first
+    `first` tokens."""
     layers, window = step_layers(work.layout), work.layout.window
     knee = min(max(first, window), first + count)
 
@@ -87,14 +97,14 @@ def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
 
 
 def step_layers(layout: Layout) -> tuple[Layer, ...]:
-    """Return the layers with a cache that each step runs. Some architectures also have a cache for the draft block."""
+    """Return the layers with a cache that every step runs. Draft blocks are excluded, even if they have a cache."""
     return tuple(one for one in layout.cached if one.number < layout.n_layer)
 
 
 def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) -> DecodeFloor:
-    """Return the floor of a decode step. `bandwidth` in bytes a second.
+    """Return the floor of a decode step of `streams` sequences with `length` tokens. `bandwidth` is in bytes a second.
 
-    With speculation a step is one round: tokens are drafted, and the model processes all of them in one batch.
+    With speculation, a step is one round: tokens are drafted, and the model processes all of them in one batch.
     """
     layout, options = work.layout, work.options
     tokens = streams * (1 + options.draft_tokens)
@@ -116,10 +126,10 @@ def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) ->
 
 
 def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float:
-    """Return the bytes that a draft model reads and writes to draft `count` tokens for each of the streams.
+    """Return the bytes that a draft model reads and writes to draft `count` tokens for each of `streams` streams.
 
-    `common/speculative.cpp` at the pin: one step for each drafted token, and one for the model's whole batch, so that
-    both caches have the same tokens.
+    The draft model runs one step for each drafted token. It also runs one step for the whole batch of the main model,
+    so that both caches have the same tokens. Source: `common/speculative.cpp` at the pin.
     """
     layers = step_layers(draft.layout)
     grown = mean_kv_read_bytes(draft, length, count) - kv_read_bytes(draft.layout, draft.options, length, layers)
@@ -134,8 +144,8 @@ def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float
 
 
 def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length: int) -> None:
-    """Add the bytes that the model's own draft block reads and writes: one step with the head for each drafted token,
-    and one without the head for the whole batch."""
+    """Add the bytes that the model's own draft block reads and writes to `parts`. The block runs one step with the head
+    for each drafted token, and one step without the head for the whole batch."""
     layout, options = work.layout, work.options
     count = options.draft_tokens if layout.draft_blocks == 1 else min(options.draft_tokens, layout.draft_blocks)
     drafting = [one for one in work.placed if one.group is Group.DRAFT]
@@ -159,8 +169,10 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 
 
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
-    """Return the number of streams from which KV and state have more bytes than the weights. None if it is above
-    `most`. Each stream adds the same bytes, while those of weights grow ever more slowly, so a bisection finds it.
+    """Return the smallest number of streams for which KV cache and state have more bytes than the weights.
+
+    Return None if this number is above `most`. A bisection finds it, because each stream adds the same number of KV and
+    state bytes, while the bytes of weights grow more and more slowly.
     """
 
     def outweighed(streams: int) -> bool:
@@ -178,8 +190,12 @@ def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillFloor:
-    """The floor of one ubatch: `tokens` after `before` others. `parts` are bytes by group, `operations` by the peak
-    that they need. `compute` and `seconds` are None if a peak is unknown. `lacking` names those peaks."""
+    """The floor of one ubatch of `tokens` tokens, after `before` earlier tokens of the sequence.
+
+    `parts` has the bytes of each group, `operations` the operations for each peak. `memory`, `compute` and `seconds`
+    are in seconds; `seconds` is the larger of the first two. If a peak is unknown, `compute` and `seconds` are None,
+    and `lacking` names the unknown peaks.
+    """
 
     before: int
     tokens: int
@@ -203,8 +219,8 @@ def prefill_floors(
 ) -> tuple[PrefillFloor, ...]:
     """Return the floor of every ubatch of a prompt of one sequence, after `before` cached tokens.
 
-    `peaks` in operations a second, by the names that `peak_name` gives. Raises `UsageError` for more than 131,072
-    ubatches.
+    `bandwidth` is in bytes a second. `peaks` are in operations a second; their names are those of `peak_name`. Raises
+    `UsageError` for more than 131,072 ubatches.
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
     if prompt > _UBATCHES * ubatch:
@@ -227,7 +243,8 @@ def prefill_floors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ubatch:
-    """The bytes and operations of every ubatch of this size, independent of the cache before it."""
+    """The bytes of weights and the operations without attention of an ubatch with `tokens` tokens. Both are independent
+    of the tokens before the ubatch."""
 
     tokens: int
     weights: Mapping[str, float]
@@ -267,8 +284,8 @@ def _prefill(work: Workload, size: _Ubatch, before: int, bandwidth: float, peaks
 
 
 def _operations(work: Workload, step: StepSize) -> dict[str, float]:
-    """Return operations by peak, without attention: two for each weight and token, and four for each element of a
-    recurrent state and token."""
+    """Return the operations for each peak, without attention. A token needs two operations for each weight, and four
+    for each element of a recurrent state."""
     found: dict[str, float] = {}
     for one in work.placed:
         if one.rows or read_bytes(one, step) == 0 or len(one.tensor.shape) < 2:
@@ -284,7 +301,8 @@ def _operations(work: Workload, step: StepSize) -> dict[str, float]:
 
 
 def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int) -> float:
-    """Return attention's operations: `4·heads·d·ℓ` for each token and layer (causal: half of the ubatch itself)."""
+    """Return the operations of attention: `4·heads·d·ℓ` for each token and layer. Attention is causal, so a token sees
+    half of its own ubatch on average."""
     total = 0.0
     for layer in layers:
         seen = before + (tokens + 1) / 2
@@ -295,8 +313,8 @@ def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int
 
 
 def peak_name(kind: str) -> str:
-    """Return the name of the peak that limits products with weights of a type, as the CUDA backend at the pin
-    multiplies."""
+    """Return the name of the peak that limits multiplications with weights of type `kind` in the CUDA backend at the
+    pin."""
     if kind in ("nvfp4", "mxfp4"):
         return "fp4"
     return {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}.get(kind, "int8")

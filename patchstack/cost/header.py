@@ -1,4 +1,4 @@
-"""Read GGUF files: the header with its keys and tensors, the tensor types, and the values of small tensors."""
+"""Read GGUF files: the header with its keys and tensors, and the values of small tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A type of ggml: `block` weights take `size` bytes."""
+    """A tensor type of ggml. A block of `block` weights takes `size` bytes."""
 
     name: str
     block: int
@@ -66,7 +66,7 @@ TENSOR_TYPES = {
     40: TensorType("nvfp4", 64, 36),
     41: TensorType("q1_0", 128, 18),
 }
-"""Types by their number in GGUF files and llama.cpp's logs."""
+"""The tensor types, by their numbers in GGUF files and in llama.cpp's logs."""
 
 CACHE_TYPES = {
     one.name: one
@@ -91,16 +91,17 @@ _SCALARS = {
 }
 _TEXT, _ARRAY = 8, 9
 _CHUNK = 1 << 20  # bytes read at a time
-_ENTRIES = 100_000  # limit of keys, and of tensors, in a file: real files have hundreds
-_STRINGS = 1 << 24  # limit of elements in an array of text: the largest vocabularies have 2^18
-_KEPT = 1 << 16  # the longest array of numbers that is kept
-_NAME = 1 << 16  # the longest key or name in bytes
-_TEXT_KEPT = 1 << 20  # the longest text that is kept in bytes
+_ENTRIES = 100_000  # limit for the number of keys, and for the number of tensors; real files have hundreds
+_STRINGS = 1 << 24  # limit for the elements of an array of text; the largest vocabularies have 2^18
+_KEPT = 1 << 16  # a longer array of numbers is skipped
+_NAME = 1 << 16  # limit for a key or name, in bytes
+_TEXT_KEPT = 1 << 20  # a text with more bytes is skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A value that was not read: an array of text, or one that is too long to be needed. `length` is in elements."""
+    """A value that was skipped: an array of text, a long array of numbers, or a long text. `length` is the number of
+    elements, or of bytes for a text."""
 
     length: int
 
@@ -110,8 +111,8 @@ Value = int | float | bool | str | tuple[int | float | bool, ...] | Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of a file. `shape` is in ggml's order: the length of a row first. `offset` is in bytes from the start of
-    the file `path`."""
+    """A tensor of the file `path`. `shape` is in ggml's order: the length of a row is first. `offset` is in bytes from
+    the start of the file."""
 
     name: str
     shape: tuple[int, ...]
@@ -133,7 +134,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header of one file. `data_offset` is the start of the tensors' bytes, `file_bytes` the size of the file."""
+    """The header of one file. The bytes of the tensors begin at `data_offset`. `file_bytes` is the size of the file."""
 
     path: Path
     keys: Mapping[str, Value]
@@ -145,8 +146,8 @@ class Header:
 def read_header(path: Path) -> Header:
     """Read the header of one GGUF file.
 
-    Raises `MissingError` if the file does not exist, and `UsageError` with the byte and a hint if it is not a whole
-    GGUF file.
+    Raises `MissingError` if the file does not exist. Raises `UsageError` with the position of the fault if it is not a
+    complete GGUF file.
     """
     try:
         with path.open("rb") as file:
@@ -160,7 +161,7 @@ def read_header(path: Path) -> Header:
 
 
 class _Reader:
-    """Reads forward through a window of the file, so that memory stays small for any contents."""
+    """Reads a file forward through a window of at most 1 MiB, so that no header can use much memory."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self.path, self.file, self.size = path, file, size
@@ -175,11 +176,11 @@ class _Reader:
     def broken(self, what: str) -> UsageError:
         return ModelFileUnreadable(
             f"{self.path}: byte {self.position:,}: {what}",
-            hint="the file is damaged or cut; download or convert it again",
+            hint="the file is damaged or truncated; download or convert it again",
         )
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next `count` bytes. Raises `UsageError` if the file ends before."""
         if self.position + count > self.size:
             raise self.broken(f"the header needs {count:,} more bytes, the file ends at {self.size:,}")
         if self.at + count > len(self.window):
@@ -196,7 +197,7 @@ class _Reader:
         self.window = self.file.read(max(count, _CHUNK))
 
     def skip(self, count: int) -> None:
-        """Skip bytes."""
+        """Move forward by `count` bytes without reading them. Raises `UsageError` if the file ends before."""
         if self.position + count > self.size:
             raise self.broken(f"a value of {count:,} bytes, the file ends at {self.size:,}")
         if self.at + count <= len(self.window):
@@ -219,7 +220,7 @@ class _Reader:
     def header(self) -> Header:
         if self.size < 24 or self.take(4) != b"GGUF":
             raise ModelFileUnreadable(
-                f"{self.path} is not a GGUF file", hint="a model for llama.cpp is one; its first bytes are GGUF"
+                f"{self.path} is not a GGUF file", hint="llama.cpp's models are GGUF files; they begin with 'GGUF'"
             )
         version = self.u32()
         if version & 0xFFFF == 0 and version:
@@ -227,11 +228,13 @@ class _Reader:
                 f"{self.path} is big-endian", hint="convert it on this machine, or with gguf_convert_endian"
             )
         if version not in (2, 3):
-            raise ModelFileUnreadable(f"{self.path} is GGUF version {version}", hint="versions 2 and 3 are read")
+            raise ModelFileUnreadable(
+                f"{self.path} has GGUF version {version}", hint="patchstack reads versions 2 and 3"
+            )
         tensors, keys = self.u64(), self.u64()
         for what, count in (("tensors", tensors), ("keys", keys)):
             if count > _ENTRIES:
-                raise self.broken(f"the file says that it has {count:,} {what}")
+                raise self.broken(f"the header claims {count:,} {what}, the limit is {_ENTRIES:,}")
         found = self._keys(keys)
         return self._tensors(tensors, found)
 
@@ -275,8 +278,8 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
     def _skip_texts(self, count: int) -> None:
-        """Skip texts. This loop dominates the time for a header with a vocabulary, so it creates no objects except
-        lengths, and detects the end of the window by a failed read."""
+        """Skip `count` texts. This loop takes most of the time for a header with a vocabulary. So it creates no objects
+        except lengths, and finds the end of the window by a failed read."""
         read = struct.Struct("<Q").unpack_from
         left = count
         while left:
@@ -302,7 +305,7 @@ class _Reader:
         for _ in range(count):
             name, shape, kind, offset = self._tensor(names)
             if offset != expected:
-                raise self.broken(f"the tensor {name!r} is at {offset:,} of the data, not at {expected:,}")
+                raise self.broken(f"the tensor {name!r} has the data offset {offset:,} instead of {expected:,}")
             described.append((name, shape, kind, offset))
             elements = 1
             for one in shape:
@@ -315,7 +318,7 @@ class _Reader:
         )
         if tensors and (end := tensors[-1].offset + tensors[-1].bytes) > self.size:
             raise ModelFileUnreadable(
-                f"{self.path} is cut: its tensors end at byte {end:,}, the file at {self.size:,}",
+                f"{self.path} is truncated: its tensors end at byte {end:,}, the file at byte {self.size:,}",
                 hint="download or convert it again",
             )
         return Header(path=self.path, keys=keys, tensors=tensors, data_offset=data, file_bytes=self.size)
@@ -350,12 +353,14 @@ _LIMIT = 1 << 20  # elements
 
 
 def read_values(tensor: Tensor) -> tuple[float, ...]:
-    """Return the elements of an f32, f16 or bf16 tensor, the length of a row first.
+    """Return the elements of an f32, f16 or bf16 tensor, row by row.
 
-    Raises `UsageError` for other types and for tensors above a million elements.
+    Raises `UsageError` for other types, and for tensors with more than 1,048,576 elements.
     """
     if tensor.elements > _LIMIT or tensor.type.name not in ("f32", "f16", "bf16"):
-        raise ModelFileUnreadable(f"{tensor.path}: {tensor.name} is {tensor.elements:,} × {tensor.type.name}: not read")
+        raise ModelFileUnreadable(
+            f"{tensor.path}: cannot read the values of {tensor.name}: {tensor.elements:,} × {tensor.type.name}"
+        )
     with tensor.path.open("rb") as file:
         file.seek(tensor.offset)
         data = file.read(tensor.bytes)

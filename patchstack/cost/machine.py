@@ -1,4 +1,4 @@
-"""Machines: the peak rates of memory and arithmetic. Every figure has a unit, a source and a date."""
+"""Read the peak rates of a machine's memory and arithmetic. Every figure has a unit, a source and a date."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) ?([A-Za-z/]+)\Z
 
 
 class Origin(StrEnum):
-    """The origin of a figure. Results that mix origins say so."""
+    """The origin of a figure. A result from figures of different origins names the origins."""
 
     SPECIFIED = "specified"
     MEASURED = "measured"
@@ -33,8 +33,11 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of a machine: `value` in bytes, bytes a second or operations a second; `unit` is the unit in its source.
-    `date` is the day of the measurement or look-up, YYYY-MM-DD."""
+    """A figure of a machine.
+
+    `value` is in bytes, bytes a second or operations a second. `unit` is the unit that the source uses. `date` is the
+    day of the measurement or look-up, YYYY-MM-DD.
+    """
 
     value: float
     unit: str
@@ -44,19 +47,19 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The figure as it was written: `273 GB/s`."""
+        """The figure in the unit of its source: `273 GB/s`."""
         scale = {**_BANDWIDTH, **_BYTES, **_SPEED}[self.unit]
         return f"{self.value / scale:,.6g} {self.unit}"
 
     @property
     def origin_words(self) -> str:
-        """Its origin, source and date in a few words."""
+        """The figure's origin, source and date in a few words."""
         return f"{self.origin}: {self.source}" + (f", {self.date}" if self.date else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine. Unknown figures are None, or missing in `peaks`; results that need them are unknown too."""
+    """A machine. An unknown figure is None, or missing in `peaks`. A result that needs an unknown figure is unknown."""
 
     name: str
     bandwidth: Figure | None = None
@@ -65,12 +68,12 @@ class Machine:
 
     @property
     def peak_values(self) -> dict[str, float]:
-        """Operations a second by type."""
+        """The known peaks in operations a second, by type."""
         return {name: figure.value for name, figure in (self.peaks or {}).items()}
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """All figures by name."""
+        """The known figures by name."""
         found = {"bandwidth": self.bandwidth, "memory": self.memory}
         named = {name: figure for name, figure in found.items() if figure is not None}
         return named | {f"peak {name}": figure for name, figure in (self.peaks or {}).items()}
@@ -86,10 +89,10 @@ class Machine:
 
 
 def parse_figure(text: str, what: str) -> Figure:
-    """Return a figure given on the command line: `273 GB/s`, `96GiB`, `990 TFLOP/s`. `what` is bandwidth, memory or
-    peak.
+    """Parse a figure of the command line, for example `273 GB/s`, `96GiB` or `990 TFLOP/s`.
 
-    Raises `UsageError` without a unit of that kind.
+    `what` is `bandwidth`, `memory` or `peak`. Raises `UsageError` unless the text is a number above 0 with a unit of
+    this kind.
     """
     units = {"bandwidth": _BANDWIDTH, "memory": _BYTES, "peak": _SPEED}[what]
     match = _FIGURE.match(text.strip())
@@ -106,8 +109,9 @@ def shipped_machines() -> dict[str, Path]:
 
 
 def find_machine(name: str) -> Machine:
-    """Return a machine by the name of a shipped file, or by the path of a user's file. Raises `MissingError` if it does
-    not exist, `ConfigError` with every complaint about it.
+    """Return the machine with the name of a shipped file or the path of a YAML file.
+
+    Raises `MissingError` if it does not exist, and `ConfigError` with every problem in the file.
     """
     shipped = shipped_machines()
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
@@ -119,7 +123,7 @@ def find_machine(name: str) -> Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """Read a machine file. Raises `ConfigError` with every complaint, each with its line."""
+    """Read a machine file. Raises `ConfigError` with every problem and its line."""
     from ruamel.yaml.comments import CommentedMap
 
     from patchstack.workspace.node import Node, read_yaml
@@ -143,7 +147,8 @@ def read_machine(path: Path) -> Machine:
 
 
 def _figure(parent: Node, key: str, units: Mapping[str, float]) -> Figure | None:
-    """Return a figure of a machine file. Complaints are added to the mapping."""
+    """Return the figure under a key of a machine file. Return None if it is missing or invalid. Problems are added to
+    the list of `parent`."""
     node = parent.mapping(key)
     if node is None:
         return None
@@ -180,7 +185,7 @@ def _date(node: Node) -> str | None:
 
 
 def mixed_origins(figures: Mapping[str, Figure]) -> str:
-    """Return a sentence that names figures of different origins in one result. Empty if all have the same."""
+    """Return a sentence that names the origin of each figure. Return an empty text if all origins are the same."""
     origins = {figure.origin for figure in figures.values()}
     if len(origins) < 2:
         return ""

@@ -1,8 +1,8 @@
-"""Compute what llama.cpp at the pin allocates for a model and a command line, by kind.
+"""Compute the bytes that llama.cpp at the pin allocates for a model and a command line, by purpose.
 
 Sources: `src/llama-context.cpp` (contexts), `src/llama-kv-cache*.cpp`, `src/llama-memory-recurrent.cpp`, and
-`tools/server/server-context.cpp` (checkpoints). Sizes are those of tensors. A device may round a buffer up by some
-bytes. Compute buffers depend on the graph, not on the header, and are not counted here.
+`tools/server/server-context.cpp` (checkpoints). Sizes are tensor sizes; a device may round a buffer up by some bytes.
+Compute buffers are not included, because they depend on the graph and not on the header.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _F32 = TENSOR_TYPES[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """The sizes of a context in tokens: `context` in total, `stream` for one stream, the number of `streams`, and the
-    batch sizes."""
+    """The sizes of a context. `context` is the total size in tokens, `stream` the size of one stream in tokens.
+    `streams` and `slots` are numbers. `batch` and `ubatch` are in tokens."""
 
     context: int
     stream: int
@@ -35,7 +35,8 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A cache of keys and values: `name` is base, window, indexer or draft. `cells` is for one stream."""
+    """A KV cache. `name` is base, window, indexer or draft. `cells` is the number of cells for one stream. The bytes
+    are totals over all streams and layers."""
 
     name: str
     cells: int
@@ -51,7 +52,8 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """The states of recurrent layers: `rows` is their number, `r_bytes` and `s_bytes` are totals."""
+    """The states of the recurrent layers. `rows` is the number of rows in each layer. `r_bytes` and `s_bytes` are the
+    bytes of R and S, over all rows and layers."""
 
     rows: int
     layers: int
@@ -65,9 +67,12 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The allocations in bytes. `checkpoint_bytes` is the largest size of one checkpoint, `checkpoints` the number in a
-    slot; both are 0 if the model needs none. `spaced` is the number that the spacing allows for plain completions; chat
-    requests have one more for every last user message. `prompt_cache_bytes` is None without a limit.
+    """The allocations of a server, in bytes.
+
+    `output` is the size of the logits. `checkpoint_bytes` is the largest size of one checkpoint, and `checkpoints` is
+    the largest number in one slot; both are 0 if the model needs no checkpoints. `spaced` is the number of checkpoints
+    that the spacing allows for plain completions; chat requests have one more for every last user message.
+    `prompt_cache_bytes` is None without a limit.
     """
 
     cells: Cells
@@ -83,25 +88,26 @@ class Memory:
 
     @property
     def context(self) -> int:
-        """Caches and states: what llama-fit-params calls the context."""
+        """The bytes of caches and states, which `llama-fit-params` calls the context."""
         return sum(one.bytes for one in self.caches) + (self.states.bytes if self.states else 0)
 
     @property
     def device(self) -> int:
-        """The bytes on the model's device: weights, caches, states. Compute buffers are not included."""
+        """The bytes on the model's device: weights, caches and states, without compute buffers."""
         return self.weights + self.context
 
     @property
     def checkpoint_total(self) -> int:
-        """All checkpoints of all slots, in host memory."""
+        """The bytes of all checkpoints of all slots, in host memory."""
         return self.checkpoint_bytes * self.checkpoints * self.slots
 
 
 def cells(layout: Layout, options: ServerOptions) -> Cells:
-    """Return the sizes of a context. Raises `UsageError` if a slot would have none."""
+    """Return the sizes of a context. Raises `UsageError` if its length is unknown, or if a slot would have no
+    tokens."""
     context = options.context or layout.trained
     if context < 1:
-        raise ModelFileUnreadable("the model names no context length", hint="give -c")
+        raise ModelFileUnreadable("the model has no context length", hint="set it with -c")
     batch = min(context, options.batch) if layout.kind is not Kind.NONE else options.batch
     ubatch = min(batch, options.ubatch or options.batch)
     context = _padded(context)
@@ -109,7 +115,7 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
         return Cells(context=context, stream=context, streams=1, slots=options.slots, batch=batch, ubatch=ubatch)
     stream = _padded(context // options.slots)
     if stream == 0:
-        raise BadValue(f"-c {options.context} leaves no token for each of {options.slots} slots")
+        raise BadValue(f"-c {options.context} is too small for {options.slots} slots: a slot has no tokens")
     return Cells(
         context=stream * options.slots,
         stream=stream,
@@ -121,7 +127,7 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
 
 
 def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
-    """Return what a server with these options allocates. `weights` are the bytes of the loaded tensors.
+    """Return the allocations of a server with these options. `weights` is the number of bytes of the loaded tensors.
 
     Raises `UsageError` for combinations that llama.cpp refuses.
     """
@@ -156,7 +162,7 @@ def value_bytes(layer: Layer, options: ServerOptions) -> int:
 
 
 def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
-    """Return the cells of one stream in the cache for layers with a window."""
+    """Return how many cells one stream has in the cache of the layers with a window."""
     if options.swa_full:
         return sizes.stream
     kept = layout.window * (sizes.slots if options.unified else 1) + sizes.ubatch
@@ -164,17 +170,18 @@ def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
 
 
 def needs_checkpoints(layout: Layout, options: ServerOptions) -> bool:
-    """Return whether going back to a shorter prefix of a slot's tokens needs a checkpoint."""
+    """Return whether a slot needs a checkpoint to go back to a shorter prefix of its tokens."""
     if layout.kind in (Kind.RECURRENT, Kind.HYBRID):
         return True
     return layout.window > 0 and not options.swa_full
 
 
 def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, tokens: int | None = None) -> int:
-    """Return the bytes of a checkpoint after `tokens` tokens (default: the size of the window).
+    """Return the bytes of a checkpoint after `tokens` tokens (default: the size of the window). Return 0 if the model
+    needs no checkpoints.
 
-    The state's rows, and the cells of the window with their positions: `state_write` of `llama-memory-recurrent.cpp`
-    and `llama-kv-cache.cpp`, with the 8 bytes that `state_seq_get_size` adds.
+    A checkpoint has the rows of the recurrent state, and the cells of the window with their positions. Source:
+    `state_write` in `llama-memory-recurrent.cpp` and `llama-kv-cache.cpp`; `state_seq_get_size` adds 8 bytes.
     """
     if not needs_checkpoints(layout, options) or not options.checkpoints:
         return 0
@@ -197,7 +204,7 @@ class Loaded:
 
 
 def draft_options(options: ServerOptions) -> ServerOptions:
-    """Return the options of a draft model's context: those of the server, with separate cache types."""
+    """Return the options for the context of a draft model: the server's options with the cache types for drafting."""
     return replace(
         options,
         key_type=options.draft_key_type,
@@ -210,7 +217,8 @@ def draft_options(options: ServerOptions) -> ServerOptions:
 
 
 def largest_context(models: Sequence[Loaded], room: int) -> int:
-    """Return the largest context in tokens whose weights, caches and states fit in `room` bytes, 0 if none does."""
+    """Return the largest context, in tokens, for which the weights, caches and states of all models fit in `room`
+    bytes. Return 0 if no context fits."""
 
     def fits(value: int) -> bool:
         context = value * _PADDING
@@ -220,7 +228,7 @@ def largest_context(models: Sequence[Loaded], room: int) -> int:
 
 
 def most_slots(models: Sequence[Loaded], room: int) -> int:
-    """Return how many slots fit, each with the current context of one slot; 0 if none does."""
+    """Return how many slots fit in `room` bytes if each slot keeps its current context. Return 0 if none fits."""
     first = models[0]
     each = cells(first.layout, first.options)
 
@@ -236,7 +244,7 @@ def _device(one: Loaded, options: ServerOptions) -> int:
 
 
 def _largest(fits: Callable[[int], bool], most: int = 1 << 24) -> int:
-    """Return the largest number from 1 that fits, 0 if none does. `fits` must be monotonic."""
+    """Return the largest number from 1 to `most` that fits. Return 0 if none fits. `fits` must be monotonic."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -270,7 +278,7 @@ def _caches(layout: Layout, options: ServerOptions, sizes: Cells) -> tuple[Cache
 
 
 def _draft_cache(layout: Layout, options: ServerOptions, sizes: Cells) -> Cache:
-    """Return the cache of the context that drafts with the model's own block: plain attention over the same cells."""
+    """Return the cache for drafting with the model's own draft block. It is a plain cache with the same cells."""
     drafting = [one for one in layout.layers if one.number >= layout.n_layer]
     types = replace(options, key_type=options.draft_key_type, value_type=options.draft_value_type)
     return _cache("draft", layout, drafting, types, sizes, sizes.stream)
@@ -309,13 +317,14 @@ def _states(layout: Layout, options: ServerOptions) -> States | None:
 
 
 def state_rows_more(layout: Layout, options: ServerOptions) -> int:
-    """Return `n_rs_seq`: the rows that a sequence has for rolling back drafted tokens."""
+    """Return `n_rs_seq`, the number of extra rows of a sequence for rolling back drafted tokens."""
     drafting = {"draft-mtp", "draft-eagle3"} & set(options.speculation)
     return options.draft_tokens if drafting and layout.rolls_back else 0
 
 
 def _spaced(options: ServerOptions, sizes: Cells) -> int:
-    """Return how many checkpoints fit a slot's context if each is more than the spacing after the previous one."""
+    """Return how many checkpoints a slot's context allows. Between two checkpoints there are more than `spacing`
+    tokens."""
     return min(options.checkpoints, 1 + (sizes.stream - 2) // (options.spacing + 1))
 
 

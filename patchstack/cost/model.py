@@ -1,4 +1,4 @@
-"""Read a model's file or shards as one header with typed access to its keys, and write its shape as a file without
+"""Read the headers of a model from one file or several shards, and write the shape of a model: files without
 weights."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """All headers of a model. `keys` are those of the first file."""
+    """The headers of a model's files. `keys` are from the first file, `tensors` from all files."""
 
     path: Path
     headers: tuple[Header, ...]
@@ -38,22 +38,22 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The model's own name, else the name of its file."""
+        """The value of `general.name`, or the file name without its extension if the key is missing."""
         found = self.keys.get("general.name")
         return found if isinstance(found, str) and found else self.path.stem
 
     @property
     def tensor_bytes(self) -> int:
-        """The bytes of all tensors, without the padding between them: what llama.cpp prints as `file size`."""
+        """The bytes of all tensors without padding, which llama.cpp prints as `file size`."""
         return sum(one.bytes for one in self.tensors)
 
     def value(self, key: str) -> Value | None:
-        """Return a key of the architecture: `key` without the architecture's name. None if it is missing."""
+        """Return the value of `ARCHITECTURE.key`. Return None if the key is missing."""
         return self.keys.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return a whole number of 0 or above. Raises `UsageError` if it has a different type, or is missing without
-        default."""
+        """Return the whole number at `ARCHITECTURE.key`, or `default` if the key is missing. Raises `UsageError` if the
+        value is not a whole number of 0 or above, or if the key is missing and has no default."""
         found = self.value(key)
         if found is None:
             if default is not None:
@@ -64,7 +64,8 @@ class Model:
         return found
 
     def per_layer(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
-        """Return a number for each of the layers: an array of that length, or one number for all."""
+        """Return a number for each of the `layers` layers. The key has an array, or one number for all layers. Raises
+        `UsageError` if the array has a different length, and like `number`."""
         found = self.value(key)
         if isinstance(found, tuple):
             whole = [one for one in found if isinstance(one, int) and one >= 0]
@@ -74,15 +75,15 @@ class Model:
         return (self.number(key, default),) * layers
 
     def wrong(self, key: str, wanted: str) -> UsageError:
-        """Return the error for a key of a wrong kind."""
+        """Return the error for a key with a wrong value. `wanted` describes a valid value."""
         found = self.value(key)
         told = f"{found.length:,} elements" if isinstance(found, Skipped) else repr(found)[:60]
         return ModelFileUnreadable(f"{self.path}: the key {self.architecture}.{key} is {told}, not {wanted}")
 
     @property
     def vocabulary(self) -> int:
-        """The size of the vocabulary: the entries of the tokenizer, else `vocab_size`, else the columns of
-        `token_embd`."""
+        """The size of the vocabulary: the number of tokens of the tokenizer, else `vocab_size`, else the number of rows
+        of `token_embd`. Raises `UsageError` if all three are missing."""
         found = self.keys.get("tokenizer.ggml.tokens")
         if isinstance(found, Skipped):
             return found.length
@@ -97,17 +98,18 @@ class Model:
 
     @property
     def blocks(self) -> int:
-        """The layers of the file, including the draft block. Raises `UsageError` if there are none, or too many."""
+        """The number of layers, including draft blocks. Raises `UsageError` if it is not between 1 and 512."""
         found = self.number("block_count")
         if not 1 <= found <= 512:  # LLAMA_MAX_LAYERS
-            raise ModelFileUnreadable(f"{self.path}: {found} layers, llama.cpp takes 1 to 512")
+            raise ModelFileUnreadable(f"{self.path} has {found} layers, llama.cpp allows 1 to 512")
         return found
 
 
 def read_model(path: Path) -> Model:
-    """Read the headers of a model: of one file, or of all shards if it is the first of several.
+    """Read the headers of a model. If `path` is the first of several shards, the headers of all shards are read.
 
-    Raises `MissingError` if a file does not exist, and `UsageError` if one is damaged or belongs to a different model.
+    Raises `MissingError` if a file does not exist, and `UsageError` if a file is damaged or is a shard of a different
+    model.
     """
     first = read_header(path)
     count = _whole(first, "split.count")
@@ -126,7 +128,7 @@ def read_model(path: Path) -> Model:
             hint=f"name the first: {match[1]}-00001-of-{count:05d}.gguf",
         )
     if count > 10_000:
-        raise ModelFileUnreadable(f"{path.name} says that it has {count:,} shards")
+        raise ModelFileUnreadable(f"{path.name} claims {count:,} shards, the limit is 10,000")
     others = [path.with_name(f"{match[1]}-{one:05d}-of-{count:05d}.gguf") for one in range(2, count + 1)]
     if missing := [one.name for one in others if not one.is_file()]:
         raise ModelFileMissing(
@@ -172,13 +174,15 @@ def _whole(header: Header, key: str) -> int | None:
 
 
 COPIED = 1 << 16
-"""The largest tensor in bytes that is copied: norms, biases and decays are, weights are not."""
+"""The limit in bytes for tensors that `write_shape` copies. Norms, biases and decays are below it, weights are not."""
 
 
 def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
-    """Write the shape of a model to a file, or, with its shards, to several files. Return the files.
+    """Write the shape of a model: its files with holes in place of the weights. Return the new files.
 
-    Holes take no disk space if the file system supports them. Raises `UsageError` if a file cannot be written.
+    `target` is the new file. If the model has shards, `target` is the first new shard, and the others are written
+    beside it. Holes take no disk space if the file system supports sparse files. Raises `UsageError` if a file cannot
+    be written.
     """
     targets = _targets(model, target)
     for header, path in zip(model.headers, targets, strict=True):

@@ -1,4 +1,5 @@
-"""Compute the elasticity of a result in each input: its relative change over that of the input."""
+"""Compute the elasticity of a result in each input: the relative change of the result, divided by the relative change
+of the input."""
 
 from __future__ import annotations
 
@@ -30,9 +31,12 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A number on which a result depends. `figure` is `bandwidth` or `peak`, which are written with a unit; `unit` is
-    the default unit of a range. `whole` numbers change by at least `step`, between `lowest` and `highest`. `leaps` is
-    whether the result is a step function, which is evaluated from half to double."""
+    """A number on which a result depends.
+
+    `figure` is `bandwidth` or `peak` for an input with a unit, else empty. `unit` is the default unit of a range. A
+    `whole` number changes by at least `step`, and stays between `lowest` and `highest`. If `leaps`, the result is a
+    step function of this input; the elasticity is then computed between half and double the value.
+    """
 
     value: float
     figure: str = ""
@@ -49,8 +53,12 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result as a function of its inputs. `shares` are the parts of the result that are proportional to an input,
-    such as bytes of a group. `tokens` returns the number of tokens, if the result is a time of tokens."""
+    """A result as a function of its inputs.
+
+    `amount` computes the result from the values of the inputs. `shares` has the shares of the result (0 to 1) that are
+    proportional to a quantity, such as the bytes of a group. If the result is the time of some tokens, `tokens`
+    computes the number of these tokens.
+    """
 
     name: str
     unit: Unit
@@ -67,7 +75,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """An input of a result, and by how many percent the result changes if the input grows by one percent."""
+    """The elasticity of a result in one of its inputs: the change of the result, in percent, if the input grows by
+    1%."""
 
     result: str
     name: str
@@ -76,8 +85,8 @@ class Elasticity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """A result at one value of an input. `value` is in the input's unit: bytes a second, streams, tokens. `speed` is in
-    tokens a second, None if the result is not a time of tokens."""
+    """A result at one value of an input. `value` is in the unit of the input: bytes a second, streams or tokens.
+    `amount` is in `unit`. `speed` is in tokens a second; None if the result is not the time of tokens."""
 
     result: str
     name: str
@@ -88,7 +97,7 @@ class Variation:
 
 
 def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -> Result:
-    """Return the time of a decode step of `streams` streams with `length` tokens each."""
+    """Return the result for the time of a decode step of `streams` streams with `length` tokens each."""
     floor = decode_floor(work, streams, length, bandwidth)
     inputs = {
         "bandwidth": _bandwidth(bandwidth),
@@ -117,7 +126,7 @@ def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -
 def prefill_result(
     work: Workload, prompt: int, before: int, bandwidth: float, peaks: Mapping[str, float]
 ) -> Result | None:
-    """Return the time of a prompt, all its ubatches. None if a peak is unknown, because the time then is too."""
+    """Return the result for the time of a whole prompt. Return None if a needed peak is unknown."""
     floors = prefill_floors(work, prompt, bandwidth, peaks, before=before)
     if any(one.seconds is None for one in floors):
         return None
@@ -154,7 +163,7 @@ def prefill_result(
 
 
 def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[str, float]:
-    """Return the part of the time that each group's bytes take, in ubatches that memory bounds."""
+    """Return the share of the time that each group's bytes take. Only ubatches that are limited by memory count."""
     total = sum(one.seconds or 0.0 for one in floors)
     found: dict[str, float] = {}
     for one in floors:
@@ -165,7 +174,7 @@ def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[st
 
 
 def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, drafting: bool) -> Result:
-    """Return the bytes of weights that a step of `tokens` tokens reads."""
+    """Return the result for the bytes of weights that a step of `tokens` tokens reads."""
 
     def weighed(count: int) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -183,7 +192,8 @@ def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, d
 
 
 def memory_result(models: Sequence[Loaded]) -> Result:
-    """Return the bytes on a device: weights, caches and states of a model, and of its draft model."""
+    """Return the result for the bytes on a device: weights, caches and states of a model and of its draft model. The
+    first of `models` is the main model."""
     first = models[0]
     inputs = {
         "context": Input(
@@ -211,7 +221,8 @@ def memory_result(models: Sequence[Loaded]) -> Result:
 def state_result(
     memories: Sequence[LayerMemory], layout: Layout, threshold: float, streams: int, bandwidth: float | None
 ) -> Result:
-    """Return the time for a step's recurrent state, or its bytes for a sequence if no bandwidth is given."""
+    """Return the result for the time that a step needs for the recurrent state. Without a bandwidth, return the result
+    for the state's bytes of one sequence."""
     inputs = {"threshold": Input(value=threshold)}
     if bandwidth is not None:
         inputs |= {"bandwidth": _bandwidth(bandwidth), "streams": Input(value=streams, whole=True)}
@@ -232,9 +243,9 @@ def state_result(
 def elasticities(result: Result) -> tuple[Elasticity, ...]:
     """Return the elasticity of a result in each input, largest first.
 
-    The elasticity in a group's bytes is their share of the result. For other inputs it is the slope of logarithms
-    between 5% less and 5% more, at least a step for whole numbers, and between half and double for a prompt and a
-    ubatch. An input of 0 has no elasticity.
+    The elasticity in the bytes of a group is the group's share of the result. For other inputs, it is the slope of the
+    logarithms between 95% and 105% of the input, or between half and double for an input that `leaps`. A whole number
+    changes by at least its `step`. An input of 0 has no elasticity.
     """
     found = [Elasticity(result=result.name, name=name, value=share) for name, share in result.shares.items()]
     for name, one in result.inputs.items():
@@ -261,9 +272,9 @@ def _slope(result: Result, name: str, one: Input) -> float:
 
 
 def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
-    """Return results over a range of one of their inputs: `bandwidth=200..300` (GB/s), `streams=1..256`.
+    """Compute results at `points` values of one input, from a text such as `bandwidth=200..300` or `streams=1..256`.
 
-    Raises `UsageError` for an invalid range, and for an input that no result has.
+    A bandwidth without a unit is in GB/s. Raises `UsageError` if the range is invalid or no result has the input.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
     hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"
@@ -295,9 +306,9 @@ def _points(text: str, match: re.Match[str], one: Input, points: int) -> list[fl
     unit = (match[4] or "").strip()
     lowest = one.lowest if one.whole else 0.0
     if not first < last or first < lowest or (first == 0 and one.figure):
-        raise BadValue(f"{text!r}: a range goes from a smaller to a larger number, {lowest:g} or more")
+        raise BadValue(f"{text!r}: a range must go from a smaller to a larger number, both at least {lowest:g}")
     if last > one.highest:
-        raise CostRefused(f"{text!r}: at most {one.highest:,}")
+        raise CostRefused(f"{text!r}: the largest allowed value is {one.highest:,}")
     if unit and not one.figure:
         raise BadValue(f"{text!r}: this input has no unit")
     scale = parse_figure(f"1 {unit or one.unit}", one.figure).value if one.figure else 1.0

@@ -1,4 +1,7 @@
-"""Read a server's command line as llama.cpp at the pin would: `common/arg.cpp`, `tools/server/server.cpp`."""
+"""Parse the command line of a server in the same way as llama.cpp at the pin.
+
+Source: `common/arg.cpp` and `tools/server/server.cpp`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ from patchstack.cost.header import CACHE_TYPES, TensorType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The options that affect memory and reuse. Defaults are those of llama-server at the pin. `context` 0 means the
-    model's own. With `unified` all `slots` share one cache. `spacing` is in tokens, `cache_ram` in MiB (-1: no limit,
-    0: none). `draft_tokens` is 0 without speculation. `ignored` are options that affect neither, `unknown` those that
-    patchstack does not know.
+    """The options that affect memory and reuse. Defaults are those of llama-server at the pin.
+
+    A `context` of 0 means the training context of the model. If `unified`, all slots share one cache. `spacing` is in
+    tokens. `cache_ram` is in MiB; -1 means no limit, 0 means no prompt cache. `draft_tokens` is 0 without speculation.
+    `ignored` are the options that affect neither memory nor reuse. `unknown` are the options that patchstack does not
+    know.
     """
 
     context: int = 0
@@ -42,7 +47,7 @@ class ServerOptions:
 
     @property
     def self_drafting(self) -> bool:
-        """Whether the draft block of the model itself is used."""
+        """Whether the model drafts with its own draft block."""
         return "draft-mtp" in self.speculation and not self.draft_model
 
 
@@ -82,7 +87,7 @@ _FLAGS = {
     "--cache-idle-slots": ("save_idle", True),
     "--no-cache-idle-slots": ("save_idle", False),
 }
-# Options that affect neither the bytes counted here nor reuse: with a value, and without.
+# Options that affect neither memory nor reuse: those that take a value, then those that do not.
 _WITH_VALUE = _named(
     "-m --model --host --port -t --threads -tb --threads-batch -ngl --gpu-layers --n-gpu-layers -a --alias --api-key"
     " --chat-template --chat-template-file --temp --top-k --top-p --min-p --seed -s -n --predict --n-predict --timeout"
@@ -104,9 +109,9 @@ _SPECULATION = _named(
 
 
 def read_options(command: Sequence[str]) -> ServerOptions:
-    """Read a command line, with or without its program in front.
+    """Parse a command line. It may begin with the program or with the first option.
 
-    Raises `UsageError` with every value that cannot be read. Unknown options are listed in the result.
+    Raises `UsageError` with every invalid value. Unknown options are not errors; the result lists them.
     """
     words = list(command[1:] if command and not command[0].startswith("-") else command)
     found: dict[str, object] = {}
@@ -142,7 +147,7 @@ _SPECIAL = _named(
 
 
 def _take(name: str, text: str, found: dict[str, object], ignored: list[str], problems: list[str]) -> None:
-    """Read the value of an option."""
+    """Parse the value of one option. The result is added to `found`, `ignored` or `problems`."""
     if name in _NUMBERS:
         try:
             found[_NUMBERS[name]] = int(text)
@@ -158,7 +163,7 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
     match name:
         case "-fa" | "--flash-attn":
             if text.lower() not in (*_ON, *_OFF, "auto", "-1"):
-                problems.append(f"{name} {text}: neither on nor off nor auto")
+                problems.append(f"{name} {text}: use on, off or auto")
             found["flash_attention"] = text.lower() not in _OFF
         case "-sps" | "--slot-prompt-similarity":
             try:
@@ -172,7 +177,9 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
         case "--spec-type":
             kinds = tuple(text.split(","))
             problems += [
-                f"{name} {one}: one of {', '.join(sorted(_SPECULATION))}" for one in kinds if one not in _SPECULATION
+                f"{name} {one}: use one of {', '.join(sorted(_SPECULATION))}"
+                for one in kinds
+                if one not in _SPECULATION
             ]
             found["speculation"] = tuple(one for one in kinds if one != "none")
         case _:
@@ -180,23 +187,24 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
 
 
 def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
-    """Fill in the values that follow from others. Raises `UsageError` for those out of range."""
+    """Set the options that depend on other options. `found` has the options of the command line. Raises `UsageError` if
+    a value is out of range."""
     problems = [
         f"{_NAMES[field][0]} {value}: {said}"
         for field, lowest, said in (
-            ("context", 0, "a context of 0 (the model's own) or more"),
-            ("batch", 1, "a batch has 1 token or more"),
-            ("ubatch", 0, "a batch has 0 tokens (as -b) or more"),
-            ("checkpoints", 0, "0 checkpoints or more"),
-            ("spacing", 0, "0 tokens or more"),
-            ("cache_ram", -1, "-1 (no limit), 0 (none) or more MiB"),
-            ("draft_tokens", 0, "0 tokens or more"),
+            ("context", 0, "must be 0 (the model's training context) or more tokens"),
+            ("batch", 1, "must be 1 token or more"),
+            ("ubatch", 0, "must be 0 (the same as -b) or more tokens"),
+            ("checkpoints", 0, "must be 0 checkpoints or more"),
+            ("spacing", 0, "must be 0 tokens or more"),
+            ("cache_ram", -1, "must be -1 (no limit), 0 (no cache) or more MiB"),
+            ("draft_tokens", 0, "must be 0 tokens or more"),
         )
         if (value := getattr(options, field)) < lowest
     ]
     slots = int(options.slots)
     if slots == 0 or slots > 256:  # LLAMA_MAX_SEQ
-        problems.append(f"-np {slots}: 1 to 256 slots, or -1 for 4")
+        problems.append(f"-np {slots}: must be 1 to 256 slots, or -1 for the default of 4")
     if problems:
         raise InputUnreadable("the server's command line cannot be read", problems=problems)
     if "slots" not in found or slots < 0:  # server.cpp: 4 slots, unified, if -np is not given

@@ -1,8 +1,9 @@
-"""Compute how long the heads of recurrent layers remember, and what is saved by keeping short ones in bf16.
+"""Compute the memory length τ of each head of recurrent layers, and the bytes that are saved if heads with a small τ
+keep their state in bf16.
 
-`τ = 1/(|ssm_a|·softplus(ssm_dt))` tokens: the gate is `ssm_a·softplus(α + ssm_dt)` with α from the input
-(`src/models/qwen35.cpp` at the pin), so τ is its value at α = 0. Rounding a state to bf16 at every step adds an error
-bounded by `2⁻⁸·τ`, relative.
+τ is `1/(|ssm_a|·softplus(ssm_dt))` tokens. The gate of a head is `ssm_a·softplus(α + ssm_dt)` with α from the input
+(`src/models/qwen35.cpp` at the pin); τ is computed for α = 0. If the state is rounded to bf16 at every step, its
+relative error is at most `2⁻⁸·τ`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSplit:
-    """Which heads keep f32: those with τ above `threshold`. `f32` is by layer and head. `factor` is `1 − n_bf16/2H`,
-    for the bytes of S. `state_bytes` is S and R of a sequence. `step_seconds` is the time to read and write it for
-    `streams`, None without a bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16, 0 if there is none."""
+    """A split of heads into those with τ above `threshold`, which keep f32, and the others, which use bf16.
+
+    `f32` says for each layer and head whether it keeps f32. `heads` is the number of heads, `bf16` the number of heads
+    in bf16. `factor` is `1 − bf16/(2·heads)`, by which the bytes of S shrink. `state_bytes` is the size of S and R of
+    one sequence. `step_seconds` is the time to read and write the states of all streams once; None without a bandwidth.
+    `error` is the largest `2⁻⁸·τ` of a head in bf16; 0 if no head is in bf16.
+    """
 
     threshold: float
     f32: tuple[tuple[bool, ...], ...]
@@ -48,8 +53,7 @@ class StateSplit:
 def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
     """Return τ of every head of every recurrent layer.
 
-    Raises `MissingError` if the model has no recurrent layers of this kind, and `UsageError` for values that are not a
-    decay.
+    Raises `MissingError` if no layer has one decay for each head. Raises `UsageError` if a value is not a decay.
     """
     tensors = {one.name: one for one in model.tensors}
     found = []
@@ -61,11 +65,11 @@ def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
         if len(rows) > 1:
             raise CostUnknown(
                 f"{model.path}: {name} is a matrix of {'×'.join(map(str, decay.shape))}: no head has one memory length",
-                hint="this is known of gated delta rule layers and Mamba-2, not of Mamba",
+                hint="memory lengths exist for gated delta rule layers and Mamba-2, not for Mamba",
             )
         bias = tensors.get(f"blk.{match[1]}.ssm_dt.bias")
         if bias is None or bias.elements != decay.elements:
-            raise CostRefused(f"{model.path}: blk.{match[1]}.ssm_dt.bias does not match {name}")
+            raise CostRefused(f"{model.path}: blk.{match[1]}.ssm_dt.bias is missing or does not fit {name}")
         found.append(_layer(model, int(match[1]), name, read_values(decay), read_values(bias)))
     if not found:
         raise CostUnknown(f"{model.path} has no layer with ssm_a", hint="only recurrent layers have memory lengths")
@@ -86,7 +90,7 @@ def _layer(model: Model, layer: int, name: str, decays: Sequence[float], biases:
 
 
 def softplus(x: float) -> float:
-    """Return `ln(1 + eˣ)`, without overflow."""
+    """Return `ln(1 + eˣ)` without overflow."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
@@ -98,8 +102,8 @@ def split(
     bandwidth: float | None = None,
     streams: int = 1,
 ) -> StateSplit:
-    """Return the split at a threshold in tokens: heads with a larger τ keep f32. 0 keeps all heads in f32, infinity
-    none."""
+    """Return the split at a threshold in tokens: heads with a larger τ keep f32. A threshold of 0 keeps all heads in
+    f32; with infinity, all use bf16. `bandwidth` is in bytes a second."""
     f32 = tuple(tuple(tau > threshold for tau in one.tau) for one in memories)
     heads = sum(len(one) for one in f32)
     bf16 = heads - sum(map(sum, f32))
@@ -120,10 +124,10 @@ def split(
 
 
 def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
-    """Return the largest threshold that keeps at least this share of heads in f32. Raises `UsageError` outside 0 to
-    1."""
+    """Return the largest threshold at which at least this share of the heads keeps f32. Raises `UsageError` if `share`
+    is not between 0 and 1."""
     if not 0 <= share <= 1:
-        raise BadValue(f"a share of {share:g}", hint="0 to 1: the part of heads that keeps f32")
+        raise BadValue(f"the share {share:g} is not between 0 and 1", hint="it is the share of heads that keep f32")
     lengths = sorted((tau for one in memories for tau in one.tau), reverse=True)
     kept = math.ceil(share * len(lengths))
     if kept == len(lengths):
@@ -135,8 +139,8 @@ def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
 def sweep(
     memories: Sequence[LayerMemory], layout: Layout, *, bandwidth: float | None = None, streams: int = 1, most: int = 32
 ) -> tuple[StateSplit, ...]:
-    """Return splits from all f32 to all bf16, at up to `most` thresholds. They are the candidates of a search for the
-    fewest f32 heads that still pass a check of the model's output."""
+    """Return splits at up to `most` thresholds, from all heads in f32 to all heads in bf16. A search can try them to
+    find the fewest f32 heads with which the model's output still passes a check."""
     lengths = sorted({tau for one in memories for tau in one.tau})
     picked = sorted({lengths[round(at * (len(lengths) - 1) / max(1, most - 2))] for at in range(max(1, most - 1))})
     return tuple(split(memories, layout, one, bandwidth=bandwidth, streams=streams) for one in (0.0, *picked))

@@ -1,4 +1,4 @@
-"""Assign every tensor to exactly one group, and count the bytes of each group: in the file, and read by a step."""
+"""Assign every tensor to exactly one group. Count the bytes of each group: in the file, and those that a step reads."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A tensor in its group. `block` is its layer, -1 outside. `routed` is whether a step reads only the chosen
-    experts, `rows` whether it reads one row for each token."""
+    """A tensor and its group. `block` is the tensor's layer; -1 for a tensor outside all layers. `routed` is whether a
+    step reads only the chosen experts. `rows` is whether a step reads only one row for each token."""
 
     tensor: Tensor
     group: Group
@@ -46,7 +46,7 @@ class Placed:
 
 
 def place(model: Model) -> tuple[Placed, ...]:
-    """Return every tensor of a model in its group, in the order of the file."""
+    """Return every tensor of a model with its group, in the order of the file."""
     blocks = model.value("block_count")
     draft = model.value("nextn_predict_layers")
     first_draft = 1 << 30
@@ -57,14 +57,14 @@ def place(model: Model) -> tuple[Placed, ...]:
 
 
 def is_tied(placed: Iterable[Placed]) -> bool:
-    """Return whether the head is the embedding table: `output.weight` does not exist, and `token_embd` does."""
+    """Return whether the head uses the embedding table: the model has `token_embd.weight`, but no `output.weight`."""
     names = {one.tensor.name for one in placed}
     return "output.weight" not in names and "token_embd.weight" in names
 
 
 def _recurrent_blocks(tensors: Iterable[Tensor]) -> frozenset[int]:
-    """Return the blocks whose `attn_qkv` and `attn_gate` belong to a recurrent layer: they have a state and no
-    attention output."""
+    """Return the blocks with a state and without an attention output. Their `attn_qkv` and `attn_gate` belong to the
+    recurrent layer."""
     state: set[int] = set()
     attention: set[int] = set()
     for one in tensors:
@@ -115,7 +115,8 @@ def _outside(stem: str) -> Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBytes:
-    """Tensors of one group and type: their number, their bytes in the file, and the bytes that a step reads."""
+    """The totals of the tensors of one group and type. `tensors` is their number, `file_bytes` their size in the file,
+    and `step_bytes` the number of bytes that a step reads."""
 
     group: Group
     type: str
@@ -126,8 +127,8 @@ class GroupBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSize:
-    """The size of a step: `tokens` in total, `outputs` with logits from the head. `drafting` is whether the draft block
-    runs too."""
+    """The size of a step. `tokens` is the total number of tokens, `outputs` the number of tokens with logits from the
+    head. `drafting` is whether the draft block also runs."""
 
     tokens: float
     routing: Routing
@@ -136,7 +137,7 @@ class StepSize:
 
 
 def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
-    """Return the bytes by group and type, in the order of `Group`. A tied head is a separate row without bytes in the
+    """Return the bytes by group and type, in the order of `Group`. A tied head has a separate row with 0 bytes in the
     file."""
     found: dict[tuple[Group, str], list[float]] = {}
     for one in placed:
@@ -158,10 +159,10 @@ def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
 
 
 def read_bytes(one: Placed, step: StepSize) -> float:
-    """Return the bytes of a tensor that a step reads.
+    """Return the number of bytes of a tensor that a step reads.
 
-    Experts: the expected distinct ones. Embedding tables: one row for each token. The head: once, if there are outputs.
-    The draft block: only with speculation.
+    Of experts, a step reads the expected number of distinct experts. Of embedding tables, it reads one row for each
+    token. It reads the head once if the step has outputs. It reads the draft block only if `drafting`.
     """
     if one.group is Group.DRAFT and not step.drafting:
         return 0.0

@@ -1,5 +1,4 @@
-"""Find the message of a prompt that changed since the previous step and so prevented the reuse of everything after
-it."""
+"""Find the first message of a prompt that changed since the previous step. Nothing after this message can be reused."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from patchstack.cost.prefix.records import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """The first message that changed: its index in the previous step, its role, and the change."""
+    """The first message that changed. `message` is its index in the previous step, `change` describes the change."""
 
     message: int
     role: str
@@ -19,9 +18,10 @@ class Blame:
 
 
 def blame(before: Sequence[Message], now: Sequence[Message], answer: str | None = None) -> Blame | None:
-    """Return the first message of `before` that is not at its place in `now`. None if messages were only appended.
+    """Return the first message of `before` that differs in `now` or is missing there.
 
-    `answer` is the server's answer to `before`, and counts as one of its messages.
+    Return None if messages were only appended. `answer`, the server's reply to `before`, is treated as the last message
+    of `before`.
     """
     held = list(before)
     if answer is not None:
@@ -36,7 +36,7 @@ def blame(before: Sequence[Message], now: Sequence[Message], answer: str | None 
             continue
         if index == len(before):
             if other.role != "assistant":
-                return None  # the answer was not kept
+                return None  # the client did not keep the answer
             return Blame(message=index, role=one.role, change="is not what the server answered")
         return Blame(message=index, role=one.role, change=_change(one, other, held[index:], now[index:]))
     return None
@@ -68,12 +68,13 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
 
 @dataclass(slots=True)
 class Conversations:
-    """Separates the conversations of a log: a step belongs to the one whose last step shares the most with it."""
+    """Separates the conversations of a log. A step belongs to the conversation whose last step shares the most messages
+    with it."""
 
     last: list[tuple[Sequence[Message], str | None]]
 
     def find(self, now: Sequence[Message]) -> int:
-        """Return the number of the conversation that these messages continue, a new one if none fits."""
+        """Return the index of the conversation that these messages continue. If none fits, begin a new conversation."""
         best, chosen = 0, -1
         for number, (before, answer) in enumerate(self.last):
             whole = before if answer is None else (*before, Message(role="assistant", text=answer))
@@ -86,15 +87,17 @@ class Conversations:
         return chosen
 
     def step(self, number: int, now: Sequence[Message], answer: str | None) -> Blame | None:
-        """Record a step of a conversation. Return what changed since the previous one."""
+        """Record a step of the conversation `number`. Return the first message that changed since its previous step."""
         before, answered = self.last[number]
         self.last[number] = (now, answer)
         return blame(before, now, answered) if before else None
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """Return the number of messages that two steps share in total, plus the number that they share from the start. All
-    conversations of an agent share the system message: alone it counts only if the previous step had nothing else.
+    """Return the number of messages that two steps share, plus the number that they share from the start.
+
+    Return 0 if they share only system messages and the previous step had other messages too, because all conversations
+    of an agent share the system message.
     """
     prefix = 0
     for one, other in zip(before, now, strict=False):

@@ -1,4 +1,5 @@
-"""Compute how an agent's processed tokens grow with its steps, and how many alternatives would process."""
+"""Compute how the tokens that an agent's server processes grow with the steps, and how many it would process with other
+prompts."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """The total after n steps, about `linear·n + quadratic·n²` tokens."""
+    """The growth of processed tokens: after n steps, the total is about `linear·n + quadratic·n²`."""
 
     linear: float
     quadratic: float
 
 
 def growth(processed: Sequence[int]) -> Growth:
-    """Return the growth of the total from the line that best fits the tokens of each step (least squares).
+    """Return the growth of the total, from a least-squares line through the tokens of each step.
 
-    A step i of `a + b·i` tokens sums to `(a + b/2)·n + b/2·n²`, with i from 1. One step has no slope.
+    If step i (from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²`. For one step, `quadratic` is 0.
     """
     count = len(processed)
     if count < 2:
@@ -31,7 +32,8 @@ def growth(processed: Sequence[int]) -> Growth:
 
 
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the tokens of every step from the first to the last of (step, tokens), by linear interpolation."""
+    """Return the tokens of every step from known pairs (step, tokens). Steps between two known steps are interpolated
+    linearly."""
     found: list[int] = []
     for (one, tokens), (other, more) in pairwise(steps):
         found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]
@@ -39,22 +41,23 @@ def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
-    """Return an estimate of the tokens that a step adds: the largest growth from one step to the next. A prompt from
-    which parts were removed grows by less than was added. So the estimate is right if at least one step only appended.
-    0 for fewer than two steps.
+    """Estimate the number of tokens that a step adds, as the largest growth of the prompt from one step to the next.
+
+    If a step also removes parts of the prompt, the prompt grows by less than the added tokens. So the estimate is right
+    if at least one step removed nothing. Return 0 for fewer than two steps.
     """
     return max((later - earlier for earlier, later in pairwise(totals)), default=0)
 
 
 def append_only(first: int, steps: int, added: int) -> int:
-    """Return the tokens that are processed if every step only appends: the whole first prompt, then the additions."""
+    """Return the number of processed tokens if every step only appends `added` tokens to a prompt of `first` tokens."""
     return first + (steps - 1) * added if steps else 0
 
 
 def images_at_end(fixed: int, steps: int, text: int, image: int, kept: int) -> int:
-    """Return the tokens that are processed if the last `kept` images of `image` tokens are at the end of each prompt.
+    """Return the number of processed tokens if each prompt ends with the last `kept` images of `image` tokens each.
 
-    Each step restores the state before the images, adds `text` tokens to it, and processes the images again. `fixed`
-    are the tokens before the first step.
+    Each step restores the state before the images, adds `text` tokens to it, and processes the images again. `fixed` is
+    the number of tokens before the first step.
     """
     return fixed + sum(text + min(kept, at) * image for at in range(1, steps + 1))

@@ -1,4 +1,4 @@
-"""Read the steps of an agent from a log: JSON lines with requests and answers, or the log of a llama-server.
+"""Read the steps of an agent from a log. The log has JSON lines with requests and answers, or comes from llama-server.
 
 A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request`, `response`
 and, in seconds, `started` and `ended`.
@@ -30,7 +30,7 @@ _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of a chat: `text` is without images. `images` are names for the images' contents."""
+    """A message of a chat. `text` excludes images. `images` has a hash for each image."""
 
     role: str
     text: str
@@ -39,9 +39,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A step. Values that the log does not have are None. `messages` is None for a plain completion, whose text is
-    `prompt`.
-    Times in seconds: `prefill` and `decode` of the server, `started` and `ended` on the client's clock."""
+    """A step of an agent. A value that the log does not have is None.
+
+    `messages` is None for a plain completion, which has `prompt` instead. `body` is the request. `total` is the number
+    of prompt tokens, `cached` the number of reused tokens, `generated` the number of generated tokens. `prefill` and
+    `decode` are the server's times in seconds. `started` and `ended` are in seconds on the clock of the log. `slot` is
+    -1 if the log does not name it.
+    """
 
     place: str
     messages: tuple[Message, ...] | None = None
@@ -61,16 +65,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The steps of a log, and its gaps: lines that could not be read, restarts, requests without an end."""
+    """The steps of a log. `gaps` describes the missing parts: unreadable lines, restarts, requests without an end."""
 
     records: tuple[Record, ...]
     gaps: tuple[str, ...]
 
 
 def read_log(path: Path) -> Log:
-    """Read a log of either form, line by line.
+    """Read a log of JSON lines or of llama-server, line by line.
 
-    Raises `MissingError` if the file does not exist or has no step, and `UsageError` if it cannot be read.
+    Raises `MissingError` if the file does not exist or has no steps, and `UsageError` if it cannot be read.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -83,8 +87,8 @@ def read_log(path: Path) -> Log:
         raise InputUnreadable(f"{path} cannot be read: {error.strerror}") from error
     if not found.records:
         raise TraceUnreadable(
-            f"{path} has no step in it" + (f": {found.gaps[0]}" if found.gaps else ""),
-            hint="JSON lines with request bodies or timings, or the log of llama-server",
+            f"{path} has no steps" + (f": {found.gaps[0]}" if found.gaps else ""),
+            hint="give JSON lines with request bodies or timings, or a log of llama-server",
         )
     return found
 
@@ -151,8 +155,8 @@ def _answered(answer: Any) -> dict[str, Any]:
 
 
 def read_messages(body: Any) -> tuple[Message, ...]:
-    """Return the messages of a request body. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for any
-    other value."""
+    """Return the messages of a request body. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if `body`
+    has no valid messages."""
     return tuple(_message(one) for one in body["messages"])
 
 
@@ -167,7 +171,7 @@ def _message(one: Any) -> Message:
 
 
 def is_image(part: Any) -> bool:
-    """Return whether a part of a message's content is an image, or sound."""
+    """Return whether a part of a message's content is an image or a sound."""
     return part.get("type") in ("image_url", "image", "input_audio")
 
 
@@ -192,7 +196,8 @@ def _seconds(of: Any, key: str) -> float | None:
 
 
 def _server_log(path: Path, lines: Iterator[str]) -> Log:
-    """Read the requests of a server's log. A restart resets the task numbers; slots may be interleaved."""
+    """Read the requests from the log of a server. A restart resets the task numbers. The lines of different slots may
+    be interleaved."""
     started: dict[tuple[int, int], dict[str, Any]] = {}
     done: list[dict[str, Any]] = []
     restarts, run, open_before = -1, 0, 0
@@ -213,7 +218,7 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
         if new := _NEW.search(text):
             started[key] = {"place": f"{path.name}:{number}", "total": int(new[1]), "slot": int(match[1])}
             started[key]["started"] = _clock(line)
-        if key not in started and _PROMPT.search(text):  # without -lv 4 a log does not describe its prompts
+        if key not in started and _PROMPT.search(text):  # without -lv 4, a log has no lines for new prompts
             started[key] = {"place": f"{path.name}:{number}", "slot": int(match[1])}
         entry = started.get(key)
         if entry is None:
@@ -234,14 +239,14 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
     records = tuple(_from_server(one) for one in done if "total" in one and ("cached" in one or "processed" in one))
     if len(records) < len(done):
         gaps.append(
-            f"{len(done) - len(records)} requests that do not say what they reused (start the server with -lv 4)"
+            f"{len(done) - len(records)} requests without the number of reused tokens (start the server with -lv 4)"
         )
     return Log(records=records, gaps=tuple(gaps))
 
 
 def _measure(entry: dict[str, Any], text: str) -> None:
-    """Compute the tokens of a prompt if the log does not have them: the slot's tokens at the end, less the generated
-    ones except the last, which is not in the cache."""
+    """Compute the number of prompt tokens if the log does not have it. It is the number of tokens in the slot at the
+    end, minus the generated tokens; the last generated token is not in the slot."""
     held = _HELD.search(text)
     if "total" not in entry and held and held[2] == "0" and "generated" in entry:
         entry["total"] = int(held[1]) - entry["generated"] + 1
@@ -263,5 +268,5 @@ def _clock(line: str) -> float | None:
 
 
 def known_totals(records: Sequence[Record]) -> bool:
-    """Return whether every step has its total and reused tokens."""
+    """Return whether the numbers of total and reused tokens are known for every step."""
     return all(one.total is not None and one.cached is not None for one in records)

@@ -1,4 +1,4 @@
-"""Simulate the slots of a server and their reuse of prompts, as in `tools/server/server-context.cpp` at the pin."""
+"""Simulate the slots of a server and how they reuse prompts. Source: `tools/server/server-context.cpp` at the pin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchstack.cost.server_options import ServerOptions
 
 
 class WindowCells:
-    """The cells of one stream, shared by all sequences in it."""
+    """The cells of one stream in a cache with a window. All sequences of the stream share the cells."""
 
     def __init__(self, size: int, window: int, *, chunked: bool = False) -> None:
         self.size, self.window, self.chunked = size, window, chunked
@@ -23,20 +23,20 @@ class WindowCells:
         self.used = 0
 
     def first(self, sequence: int) -> int:
-        """Return the smallest position of a sequence, -1 without any."""
+        """Return the smallest position of a sequence in the cells. Return -1 if the sequence has no cells."""
         return min(self.where.get(sequence, ()), default=-1)
 
     def last(self, sequence: int) -> int:
-        """Return the largest position of a sequence, -1 without any."""
+        """Return the largest position of a sequence in the cells. Return -1 if the sequence has no cells."""
         return max(self.where.get(sequence, ()), default=-1)
 
     def kept(self, sequence: int) -> list[int]:
-        """Return the positions in a copy of the sequence's state: those inside the window before its last position."""
+        """Return the positions that a saved state of the sequence has: those in the window before its last position."""
         last = self.last(sequence)
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
 
     def add(self, sequence: int, positions: range | list[int]) -> bool:
-        """Put the tokens of one ubatch into cells. Return False, with nothing changed, if they do not fit."""
+        """Put the tokens of one ubatch into cells. If they do not fit, change nothing and return False."""
         found = self._find(len(positions))
         if found is None:
             return False
@@ -55,7 +55,7 @@ class WindowCells:
         return True
 
     def remove(self, sequence: int, first: int = 0, end: int | None = None) -> None:
-        """Remove the positions of a sequence from `first` to before `end`."""
+        """Remove the positions of a sequence from `first` up to, but excluding, `end` (None: all later positions)."""
         cells = [
             cell
             for position, cell in self.where.get(sequence, {}).items()
@@ -98,9 +98,12 @@ class WindowCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request: the tokens of its prompt, the starts of user messages in it (none for a plain completion), and the
-    generated tokens. `slot` is -1 if the server chooses. `cache` is false for `cache_prompt: false`. `images` are the
-    spans (first, end) of images."""
+    """A request. `prompt` and `generated` are tokens.
+
+    `user_starts` are the indices in the prompt at which user messages begin; empty for a plain completion. `slot` is -1
+    if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` has the span (first, end) of each
+    image in the prompt.
+    """
 
     prompt: Sequence[int]
     generated: Sequence[int] = ()
@@ -112,10 +115,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """The reuse of a request: `cached` of `total` tokens, in `slot`. `common` is the common prefix with the slot.
-    `restored` is the length of the restored checkpoint in tokens, -1 without. `checkpoints` are those of the slot
-    afterwards, in tokens. `lost_checkpoints` is the number that was erased because of the limit. `refused` is whether
-    the request does not fit the context of a slot."""
+    """The tokens that a request reused in `slot`.
+
+    Of `total` prompt tokens, `cached` were reused. `common` is the length of the common prefix with the earlier tokens
+    of the slot. `restored` is the length of the restored checkpoint in tokens; -1 if none was restored. `checkpoints`
+    has the lengths of the slot's checkpoints after the request, in tokens. `lost_checkpoints` is the number of
+    checkpoints that were erased because of the limit. `refused` is whether the prompt is empty or does not fit the
+    context of a slot.
+    """
 
     slot: int
     total: int
@@ -136,17 +143,17 @@ class _Checkpoint:
     tokens: int
     first: int
     last: int
-    kept: tuple[int, ...]  # saved positions of the window
+    kept: tuple[int, ...]  # the saved positions in the window
     size: int
 
 
 @dataclass(slots=True, kw_only=True)
 class _Prompt:
-    """An entry of a slot or the prompt cache."""
+    """The prompt of a slot, or an entry of the prompt cache."""
 
     tokens: list[int] = field(default_factory=list)
     checkpoints: list[_Checkpoint] = field(default_factory=list)
-    kept: tuple[int, ...] = ()  # in the prompt cache: saved positions of the window
+    kept: tuple[int, ...] = ()  # the saved positions in the window; only in the prompt cache
     size: int = 0
 
 
@@ -158,7 +165,7 @@ class _Slot:
 
 
 class Slots:
-    """A newly started server."""
+    """The slots and the prompt cache of a simulated server, empty at the start."""
 
     def __init__(self, layout: Layout, options: ServerOptions, *, context: int | None = None) -> None:
         self.layout = layout
@@ -211,7 +218,7 @@ class Slots:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """The bytes of all current checkpoints of the slots."""
+        """The bytes of all checkpoints that the slots have now."""
         return sum(one.size for slot in self.slots for one in slot.prompt.checkpoints)
 
     # Choice of a slot
@@ -256,7 +263,7 @@ class Slots:
             if self._save(slot):
                 self._trim()
             if self.options.unified:
-                slot.prompt.tokens = []  # its checkpoints stay until the slot is used again
+                slot.prompt.tokens = []  # the slot keeps its checkpoints until it is used again
                 for one in self.windows:
                     one.remove(slot.number)
 
@@ -299,8 +306,8 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """Return the bytes of a slot's whole state. The saved part of the caches is the part that a token reads.
-        Headers of a few bytes are ignored."""
+        """Return the bytes of a slot's complete state after `tokens` tokens. A saved state has the part of the caches
+        that the next token reads. Headers of a few bytes are ignored."""
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
     # Reuse
@@ -309,7 +316,7 @@ class Slots:
         return self.windows[0 if self.options.unified else slot.number]
 
     def _first_position(self, slot: _Slot) -> int:
-        """Return the first position of a slot, as `llama_memory_seq_pos_min`."""
+        """Return the first position of a slot. Source: `llama_memory_seq_pos_min`."""
         held = len(slot.prompt.tokens)
         if self.stateful:
             return held - 1
@@ -318,7 +325,8 @@ class Slots:
         return 0 if held else -1
 
     def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
-        """Return the tokens reused, the common prefix, and the tokens of the checkpoint that was restored."""
+        """Reuse what the slot has of a prompt. Return three numbers of tokens: reused, in the common prefix, and in the
+        restored checkpoint (-1 if none was restored)."""
         held = slot.prompt
         common = past = _common(held.tokens, prompt) if request.cache else 0
         restored = -1
@@ -349,8 +357,8 @@ class Slots:
     # Processing
 
     def _process(self, slot: _Slot, prompt: list[int], cached: int, request: Request) -> int:
-        """Process the rest of a prompt in batches, and create checkpoints. Return how many checkpoints were erased for
-        new ones."""
+        """Process the rest of a prompt in batches, and create checkpoints. Return how many old checkpoints were erased
+        to make room."""
         total, lost = len(prompt), 0
         users = set(request.user_starts)
         last_user = max(users, default=-1)
@@ -375,7 +383,8 @@ class Slots:
         return lost
 
     def _batch_end(self, begin: int, total: int, users: set[int], images: Sequence[tuple[int, int]]) -> int:
-        """Return the end of a batch: when full, before a user message or an image, or at a checkpoint near the end."""
+        """Return the end of the batch that starts at `begin`. A batch ends when it is full, before a user message or an
+        image, or at a checkpoint near the end of the prompt."""
         ends = [total, begin + self.sizes.batch]
         ends += [one for one in users if one > begin]
         ends += [first for first, _ in images if first >= begin]
@@ -410,7 +419,7 @@ class Slots:
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the length of the common prefix."""
     most = min(len(one), len(other))
-    low, high = 0, most  # bisection: equal up to low, maybe not up to high; comparing slices is fast
+    low, high = 0, most  # bisection: equal up to `low`, different before `high`; comparing slices is fast
     if one[:most] == other[:most]:
         return most
     while high - low > 1:

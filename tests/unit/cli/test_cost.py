@@ -45,7 +45,7 @@ def test_an_unknown_architecture_has_weights_and_exits_with_3_for_memory(run_cli
     assert "not known for this architecture" in run_cli("cost", "report", unknown, "--machine", "gb10").stdout
     ran = run_cli("cost", "memory", unknown)
     assert ran.code == 3
-    assert "the memory of the architecture 'newest' is not known" in ran.stderr
+    assert "the memory layout of the architecture 'newest' is unknown" in ran.stderr
 
 
 def test_a_time_below_its_floor_exits_with_4_and_names_the_bound(run_cli: RunCli, model: str) -> None:

@@ -77,7 +77,7 @@ def test_counts_become_shares_that_sum_to_the_experts_used(tmp_path: Path, model
         ([1.0] * 256, "blk.77.ffn_gate_exps.weight", "imatrix", "is for a tensor that model.gguf does not have"),
         ([0.0] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has invalid counts"),
         ([float("nan")] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has invalid counts"),
-        ([1.0], "blk.0.attn_q.weight", "imatrix", "has no counts of experts"),
+        ([1.0], "blk.0.attn_q.weight", "imatrix", "has no expert counts"),
     ],
 )
 def test_an_imatrix_of_another_model_is_refused(

@@ -152,8 +152,8 @@ def test_a_thousand_damaged_headers_give_no_traceback_and_take_no_memory(tmp_pat
         (b"", "is not a GGUF file"),
         (b"PK\3\4" + bytes(100), "is not a GGUF file"),
         (b"GGUF\0\0\0\3" + bytes(100), "is big-endian"),
-        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "is GGUF version 1"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 40, 0), "says that it has 1,099,511,627,776 tensors"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "has GGUF version 1"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 40, 0), "claims 1,099,511,627,776 tensors, the limit is 100,000"),
         (header_bytes({}, [Shape("x", (32,), "f32"), Shape("x", (32,), "f32")]) + bytes(256), "'x' occurs twice"),
         (header_bytes({}, [Shape("x", (33,), "q8_0")]) + bytes(256), "not whole blocks of q8_0"),
         (header_bytes({"general.alignment": 24}, []), "alignment 24 is not a power of two"),
@@ -198,7 +198,7 @@ def test_an_architecture_that_is_not_known_has_weights_but_no_memory(tmp_path: P
     path = write_shape(tmp_path / "model.gguf", {"general.architecture": "newest"}, SMALL[1])
     model = read_model(path)
     assert model.tensor_bytes == 68
-    with pytest.raises(MissingError, match="the memory of the architecture 'newest' is not known"):
+    with pytest.raises(MissingError, match="the memory layout of the architecture 'newest' is unknown"):
         read_layout(model)
 
 

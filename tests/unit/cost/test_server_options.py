@@ -47,13 +47,13 @@ def test_options_that_are_not_understood_are_named_with_their_value() -> None:
     [
         ("-c x", "-c x: not a whole number"),
         ("-c", "-c has no value"),
-        ("-c -5", "-c -5: a context of 0 (the model's own) or more"),
-        ("-np 0", "-np 0: 1 to 256 slots, or -1 for 4"),
-        ("-np 300", "-np 300: 1 to 256 slots, or -1 for 4"),
+        ("-c -5", "-c -5: must be 0 (the model's training context) or more tokens"),
+        ("-np 0", "-np 0: must be 1 to 256 slots, or -1 for the default of 4"),
+        ("-np 300", "-np 300: must be 1 to 256 slots, or -1 for the default of 4"),
         ("-ctk q4_K", "-ctk q4_K: not a cache type; use one of f32, f16"),
-        ("-fa maybe", "-fa maybe: neither on nor off nor auto"),
-        ("-cms -1", "-cms -1: 0 tokens or more"),
-        ("--spec-type magic", "--spec-type magic: one of draft-eagle3"),
+        ("-fa maybe", "-fa maybe: use on, off or auto"),
+        ("-cms -1", "-cms -1: must be 0 tokens or more"),
+        ("--spec-type magic", "--spec-type magic: use one of draft-eagle3"),
     ],
 )
 def test_values_that_cannot_be_are_refused(command: str, says: str) -> None:

@@ -47,7 +47,7 @@ def test_a_log_without_prompts_gives_them_from_what_the_slot_holds_at_the_end(tm
     path.write_text("".join(line + "\n" for line in SERVER.splitlines() if "update_slots" not in line))
     log = read_log(path)
     assert [(one.total, one.cached) for one in log.records] == [(391, 0)]
-    assert "1 requests that do not say what they reused (start the server with -lv 4)" in log.gaps
+    assert "1 requests without the number of reused tokens (start the server with -lv 4)" in log.gaps
 
 
 def test_json_lines_give_requests_answers_and_both(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_lines_that_cannot_be_read_are_gaps(tmp_path: Path, line: str) -> None:
 def test_a_log_without_steps_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "log"
     path.write_text(text)
-    with pytest.raises(MissingError, match="has no step in it"):
+    with pytest.raises(MissingError, match="has no steps"):
         read_log(path)
     with pytest.raises(MissingError, match="does not exist"):
         read_log(tmp_path / "nowhere")
