@@ -1,7 +1,7 @@
-"""A comparison with all its runs in one file, for transport to another machine and as evidence of a decision.
+"""Pack a comparison with all its runs into one file, to move it to another machine or to keep it as evidence.
 
-The file is a `patchstack.comparison/1` document. The comparison is judged again from the outputs in it. Every key must
-match its ingredients, and the key of a build its inputs.
+The file is a `patchstack.comparison/1` document. A reader judges the comparison again from the outputs in the file.
+The key of every run must match its ingredients, and the key of every build must match its inputs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from patchstack.evidence.store import Observations, Record
 from patchstack.files.atomic import replace_file
 
 BUILDS = "builds.json"
-_MOST = 256 << 20  # the largest uncompressed file, in bytes
+_MOST = 256 << 20  # limit for the uncompressed file, in bytes
 
 
 class BundledRun(Part, frozen=True, kw_only=True):
-    """The record of a run: its key, the ingredients of the key, other facts, and its outputs in base64."""
+    """The record of a run. The `key` is computed from the `ingredients`. `facts` are not part of the key. `outputs` are
+    in base64."""
 
     key: str
     ingredients: dict[str, Any]
@@ -39,8 +40,8 @@ class BundledRun(Part, frozen=True, kw_only=True):
 
 
 class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1"):
-    """A comparison with the records of its pairs and runs. `builds` are the inputs of the builds of its sides, by their
-    keys."""
+    """A comparison with the records of its pairs and runs. `builds` has the build inputs of both sides, by build
+    key."""
 
     plan: Plan
     pairs: tuple[PairRecord, ...]
@@ -49,10 +50,11 @@ class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1")
 
 
 def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the content of a comparison's file. `builds` are the inputs of builds by key. The file includes those of
-    its sides, and those that the comparison brought to this machine.
+    """Return the uncompressed content of a comparison's file.
 
-    Raises `MissingError` for a missing run, and the errors of `read_plan` and `read_record`.
+    `builds` has the build inputs that are known on this machine, by build key. The file includes the inputs of the
+    comparison's sides, from `builds` or from an earlier unpacked file. Raises `MissingError` if a run is missing, and
+    the errors of `read_plan` and `read_record`.
     """
     plan = read_plan(directory)
     pairs: list[PairRecord] = []
@@ -77,15 +79,15 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
 
 
 def unpack(content: bytes, comparisons: Path, observations: Observations) -> Path:
-    """Store a comparison with its runs, and return its directory.
+    """Store a packed comparison with its runs under `comparisons`. Return its directory.
 
-    If a comparison of that name exists, its missing runs are added. Raises `ConfigError` for a file that is not a
-    comparison, was changed, or differs from the stored comparison.
+    If the comparison already exists there, only missing runs are added. Raises `ConfigError` if the content is not a
+    comparison, was changed, or contradicts the stored comparison.
     """
     try:
         bundle = msgspec.json.decode(content, type=Bundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ComparisonDamaged(f"this is not a comparison that patchstack packed: {error}") from error
+        raise ComparisonDamaged(f"not a file of 'patchstack bench pack': {error}") from error
     if not is_named(bundle.plan):
         raise ComparisonDamaged("the plan of this comparison was changed after it was made")
     for key, inputs in bundle.builds.items():
@@ -112,8 +114,10 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 
 
 def _record(run: BundledRun, plan: Plan) -> Record:
-    """Return the record of a run. It must belong to this comparison, because other records could replace those of
-    gates."""
+    """Return the record of a run. Raises `ConfigError` if the run is damaged or does not belong to the comparison.
+
+    Other runs are refused, because their records could replace the records of gates.
+    """
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
     except (binascii.Error, ValueError) as error:
@@ -127,13 +131,15 @@ def _record(run: BundledRun, plan: Plan) -> Record:
 
 
 def read_packed(file: Path) -> bytes:
-    """Return the content of a file of `bench pack`. Raises `MissingError`, and `ConfigError` for a file of a different
-    kind."""
+    """Return the uncompressed content of a file of `bench pack`.
+
+    Raises `MissingError` if the file cannot be read, and `ConfigError` if it is not compressed or is too large.
+    """
     try:
         with gzip.open(file) as stream:
             content = stream.read(_MOST + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ComparisonDamaged(f"{file} is not a comparison that patchstack packed: {error}") from error
+        raise ComparisonDamaged(f"{file} is not a file of 'patchstack bench pack': {error}") from error
     except OSError as error:
         raise InputMissing(f"{file} cannot be read: {error.strerror}") from error
     if len(content) > _MOST:
@@ -142,8 +148,8 @@ def read_packed(file: Path) -> bytes:
 
 
 def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the inputs of builds that a comparison brought to this machine, by key. Inputs that do not match their key
-    are left out."""
+    """Return the build inputs that were unpacked with a comparison, by build key. Inputs that do not match their key
+    are skipped."""
     try:
         found = msgspec.json.decode((directory / BUILDS).read_bytes(), type=dict[str, dict[str, Any]])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -152,7 +158,7 @@ def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def key_problem(key: str, inputs: Mapping[str, Any]) -> bool:
-    """Return whether the inputs do not match the key of the build."""
+    """Return whether the inputs of a build do not match its key."""
     return hashlib.sha256(canonical(inputs)).hexdigest() != key
 
 

@@ -1,4 +1,4 @@
-"""Workloads by name: those of `patchstack.yaml`, the presets, and any kind with settings from the command line."""
+"""Find a workload by name: in `patchstack.yaml`, among the presets, or from a kind and command-line settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from patchstack.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A workload with the kind that reads it and the rows that are compared. `why` is the reason for its margins and
-    `demand` its demand, if `patchstack.yaml` has them."""
+    """A workload with the name of its kind and the rows to compare. `why` is the reason for its margins; empty if
+    `patchstack.yaml` has none. `demand` is None if `patchstack.yaml` has none."""
 
     kind: str
     workload: Workload
@@ -31,7 +31,7 @@ class Declared:
 
 
 def read_workloads(workspace: Workspace) -> dict[str, Declared]:
-    """Return the workloads of a workspace. Raises `ConfigError` with every complaint, each with its line."""
+    """Return the workloads of a workspace by name. Raises `ConfigError` with every problem and its line."""
     problems: list[str] = []
     models = read_models(workspace, problems)
     node = workspace.workloads.complaining_to(problems) if workspace.workloads is not None else None
@@ -41,7 +41,7 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
         if demand is not None and demand not in list(Demand):
             one.complain("demand", f"{demand!r} is neither {' nor '.join(Demand)}")
         if ("margin" in one.node or "guard_margin" in one.node) and not why:
-            one.complain(None, "its own margin needs a reason: why")
+            one.complain(None, "a workload with its own margin needs a reason in `why`")
         if kind not in KINDS:
             if kind:
                 near = difflib.get_close_matches(kind, KINDS, 1)
@@ -59,17 +59,17 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
 
 
 def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None, settings: Sequence[str]) -> Declared:
-    """Return the workload of that name: of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
+    """Return the workload `name`: a workload of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
 
-    `model` is a file, or the name of one of the workspace's models. Raises `UsageError` for an unknown name or setting,
-    and for settings of a workload that the workspace declares, because those are policy.
+    `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the name or a setting is
+    unknown. Also raises `UsageError` if settings are given for a workload of the workspace, whose settings are policy.
     """
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:
         if settings or model:
             raise SettingsRefused(
-                f"workload {name} is declared in {workspace.path if workspace else ''}: it takes no settings here",
-                hint=f"its settings are policy; --workload {declared[name].kind} takes any",
+                f"workload {name} of {workspace.path if workspace else ''} cannot be changed on the command line",
+                hint=f"its settings are policy; use --workload {declared[name].kind} with any settings",
             )
         return declared[name]
     kind, colon, metric = name.partition(":")
@@ -105,8 +105,8 @@ def _of_options(
             near = difflib.get_close_matches(key, known, 1)
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
             raise BadValue(
-                f"--set {text}: {'written as NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
-                hint=f"{perhaps}known: {', '.join(known)}",
+                f"--set {text}: {'not NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
+                hint=f"{perhaps}there are {', '.join(known)}",
             )
         form, option = known[key].form, known[key].form.option
         if option == list[str]:
@@ -127,15 +127,15 @@ def _of_options(
 
 
 def model_file(model: str, workspace: Workspace | None) -> Path:
-    """Return the file of a model: one of the workspace by its name, or any file."""
+    """Return the file of a model. `model` is the name of one of the workspace's models, or a path."""
     problems: list[str] = []
     models = read_models(workspace, problems) if workspace is not None else {}
     return Path(models[model].path) if model in models else Path(model)
 
 
 def _arguments(key: str, text: str) -> list[str]:
-    """Parse the arguments of a setting: a single one, or a JSON array of them. Raises `UsageError` for an array of
-    other values."""
+    """Parse the arguments of a setting: one argument, or a JSON array of texts. Raises `UsageError` for any other
+    array."""
     if not text.startswith("["):
         return [text]
     try:
@@ -143,15 +143,17 @@ def _arguments(key: str, text: str) -> list[str]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise BadValue(f"--set {key}={text}: it is not a list of texts", hint=f'--set {key}=\'["-b","512"]\'')
+        raise BadValue(
+            f"--set {key}={text}: not a JSON array of texts", hint=f'for example: --set {key}=\'["-b","512"]\''
+        )
     return list(found)
 
 
 def _parsed(option: Any, key: str, text: str) -> Any:
-    """Parse the value of a setting."""
+    """Parse the value of a setting of type `option`. Raises `UsageError` if the text has a different type."""
     try:
         if option is bool:
             return {"true": True, "false": False}[text]
         return option(text) if option in (int, float, str, Path) else text
     except (ValueError, KeyError) as error:
-        raise BadValue(f"--set {key}={text}: it is not of type {option.__name__}") from error
+        raise BadValue(f"--set {key}={text}: the value is not of type {option.__name__}") from error

@@ -1,7 +1,7 @@
-"""The difference method: run two lengths of the same work, so that their common costs cancel. Pure functions.
+"""Compute a rate with the difference method: two runs of different lengths, whose common costs cancel. Pure functions.
 
-A run of g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give n·(g2 − g1)/(T2 − T1), the rate
-of the additional work. Prefill, loading and the ends of a run cancel.
+A run that generates g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give
+rate = n·(g2 − g1)/(T2 − T1). Prefill, loading, and the begin and end of a run are in `fixed` and cancel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ LEAST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A rate in tokens per second, with the noise of T2 − T1 in seconds; `problem` is the reason why it is INVALID;
-    empty if it is valid. The rate is 0 if the longer run took no longer."""
+    """The result of the difference method.
+
+    `rate` is in tokens per second; 0 if the longer runs took no longer. `seconds` is T2 − T1, and `noise` is its
+    standard error in seconds. `problem` is the reason why the result is INVALID; empty if it is valid.
+    """
 
     rate: float
     seconds: float
@@ -27,7 +30,7 @@ class Difference:
 
 
 def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, float]) -> float:
-    """Return n·(g2 − g1)/(T2 − T1) in tokens per second. Raises `ValueError` unless both differences are above zero."""
+    """Return n·(g2 − g1)/(T2 − T1) in tokens per second. Raises `ValueError` unless both differences are above 0."""
     (g1, g2), (t1, t2) = tokens, seconds
     if sequences < 1 or g2 <= g1 or not t2 > t1:
         raise ValueError("the longer run has more tokens and takes longer")
@@ -37,10 +40,10 @@ def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, 
 def difference(
     sequences: int, tokens: tuple[int, int], shorter: Sequence[float], longer: Sequence[float]
 ) -> Difference:
-    """Return the rate from repeated times of both lengths, in seconds.
+    """Return the rate from the times of repeated runs, in seconds. `shorter` has the times for g1, `longer` for g2.
 
-    It is INVALID if T2 − T1 is less than `LEAST` times its standard error. Raises `ValueError` for fewer than two times
-    of a length, because they give no noise, and for times that are not positive.
+    The result is INVALID if T2 − T1 is less than `LEAST` times its standard error. Raises `ValueError` if a length has
+    fewer than two times, because their noise cannot be measured, or if a time is not positive.
     """
     if min(len(shorter), len(longer)) < 2:
         raise ValueError("each length needs at least two runs to measure the noise")

@@ -1,4 +1,4 @@
-"""The reference runs of a machine over time, in one SQLite file of the cache. No verdict depends on it."""
+"""Keep the reference runs of machines over time, in one SQLite file of the cache. No verdict depends on this file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 SLOWER = 0.05
-"""A drop of the median by more than this share is reported."""
+"""A drop is reported if the median speed falls by more than this share."""
 _LEAST = 3
-"""Runs on each side of a drop."""
+"""The minimum number of runs before and after a drop."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS reference_runs (
     at TEXT NOT NULL, machine TEXT NOT NULL, what TEXT NOT NULL, speed REAL NOT NULL, clock REAL, power REAL,
@@ -29,9 +29,12 @@ _COLUMNS = "at, machine, what, speed, clock, power, temperature, comparison, pai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """A reference run: its time (UTC, ISO 8601), machine, and workload (programs, model and shape, as a digest); its
-    speed in tokens per second; clock in MHz, power in watts and temperature in degrees Celsius under load if they are
-    known; and its pair (`slot` 1 or 2)."""
+    """A reference run.
+
+    `at` is the time (UTC, ISO 8601). `what` is the digest of the workload: programs, model and shape. `speed` is in
+    tokens per second. `clock` (MHz), `power` (watts) and `temperature` (degrees Celsius) are values under load; None if
+    unknown. `slot` is 1 or 2, the position in the pair.
+    """
 
     at: str
     machine: str
@@ -47,7 +50,7 @@ class ReferenceRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """The run since which a machine is slower, with the medians before and after."""
+    """A drop in the speed of a machine. `since` is the first slower run. `before` and `after` are the median speeds."""
 
     since: ReferenceRun
     before: float
@@ -55,7 +58,7 @@ class Drop:
 
 
 def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
-    """Add runs that do not exist yet. Raises `MissingError` if the file cannot be written."""
+    """Add runs to the file, except those that it already has. Raises `MissingError` if the file cannot be written."""
     with _opened(file, write=True) as database, database:
         database.executemany(
             f"INSERT OR IGNORE INTO reference_runs ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",  # noqa: S608  (constant)
@@ -67,7 +70,8 @@ def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
 
 
 def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
-    """Return the runs in the order of time; none if there is no file. Raises `MissingError` for one that is damaged."""
+    """Return the runs in the order of time. Return no runs if the file does not exist. Raises `MissingError` if the
+    file is damaged."""
     if not file.is_file():
         return ()
     with _opened(file, write=False) as database:
@@ -78,8 +82,8 @@ def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
 
 
 def usual_clock(runs: Sequence[ReferenceRun]) -> float | None:
-    """Return the machine's usual clock under load, in MHz: the median of its runs; None if too few runs have a
-    clock."""
+    """Return the usual clock of a machine under load, in MHz: the median of its runs. Return None if fewer than six
+    runs have a clock."""
     clocks = [run.clock for run in runs if run.clock is not None]
     return median(clocks) if len(clocks) >= 2 * _LEAST else None
 
@@ -93,10 +97,10 @@ def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[Ref
 
 
 def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
-    """Return the run since which the machine is slower, if there is one: the point where the medians before and after
-    differ most.
+    """Return the drop in the speed of a machine. Return None if it has not become slower.
 
-    The runs must be of one machine and of one `what`, in the order of time.
+    If several runs could be the first slower run, the one is returned at which the medians before and after fit the
+    speeds best. The runs must be of one machine and of one workload, in the order of time.
     """
     speeds = [run.speed for run in runs]
     best: tuple[float, Drop] | None = None

@@ -1,7 +1,7 @@
-"""The outcome of a comparison, drawn from its pairs alone. Pure functions.
+"""Decide the outcome of a comparison from its pairs only. Pure functions.
 
-There is a look after each pair, in order. The first look that can decide the outcome decides it, so the answer is the
-same during the comparison and later.
+The pairs are judged in order, after each pair. The first pair after which the outcome can be decided decides it. So the
+outcome is the same during the comparison and later.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MARGIN = 0.01
 GUARD_MARGIN = 0.03
 MOST_PAIRS = 48
 TOO_WIDE = 6
-"""If the interval of a primary row is wider than this many margins after all pairs, it proves nothing."""
+"""A comparison is INVALID if the interval of a primary row is wider than this many margins after all pairs."""
 MOST_THROWN = 5
-"""At most one pair in this many may be thrown away."""
+"""At most one of this many pairs may be thrown away."""
 
 
 class Outcome(StrEnum):
@@ -31,7 +31,7 @@ class Outcome(StrEnum):
     REJECT = "reject"
     NO_DIFFERENCE = "no difference seen"
     INVALID = "INVALID"
-    UNDECIDED = "undecided"  # more pairs may be run
+    UNDECIDED = "undecided"  # more pairs can be run
 
 
 class Demand(StrEnum):
@@ -42,9 +42,12 @@ class Demand(StrEnum):
 
 
 class Statement(StrEnum):
-    """The statements about a row that pairs can prove. B is `FASTER` than A by more than the margin, `SLOWER` by more
-    than the margin (for a guard, by more than its guard margin), `BELOW` the margin, or `NOT_WORSE` than the guard
-    margin."""
+    """The statements about a row that pairs can prove.
+
+    `FASTER`: B is faster than A by more than the margin. `SLOWER`: B is slower than A by more than the margin, or for a
+    guard row by more than the guard margin. `BELOW`: the gain of B is less than the margin. `NOT_WORSE`: the loss of B
+    is less than the guard margin.
+    """
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -54,8 +57,8 @@ class Statement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure of the workload that is compared. A primary row decides; a guard row must not get worse. Margins are
-    fractions: 0.01 is 1%."""
+    """A figure of the workload that is compared. A primary row decides the comparison. A guard row must not get worse.
+    Margins are fractions: 0.01 is 1%."""
 
     name: str
     primary: bool = True
@@ -63,7 +66,7 @@ class Row:
     guard_margin: float = GUARD_MARGIN
 
     def bound(self, statement: Statement) -> float:
-        """Return the bound of the statement as ln(B/A). Percentages become logarithms only here."""
+        """Return the bound of the statement as ln(B/A). Only this function converts margins to logarithms."""
         if statement in (Statement.FASTER, Statement.BELOW):
             return math.log1p(self.margin)
         if statement is Statement.SLOWER and self.primary:
@@ -73,7 +76,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How a comparison is judged: the chance of a false statement, the maximum number of pairs, and the demand."""
+    """The rule by which a comparison is judged. `alpha` is the error rate of a statement, `most` the largest number of
+    pairs. `demand` is None if the user has no demand."""
 
     alpha: float = ALPHA
     most: int = MOST_PAIRS
@@ -82,8 +86,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A pair that ran: +1 if B ran second, -1 if A did; ln(B/A) of each row, larger is better. `thrown` is the reason
-    why the pair does not count; empty if it counts."""
+    """A pair that ran. `coin` is +1 if B ran second, -1 if A did. `ratios` has ln(B/A) of each row; a larger value is
+    better. `thrown` is the reason why the pair does not count; empty if it counts."""
 
     coin: int
     ratios: Mapping[str, float]
@@ -92,9 +96,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShown:
-    """The results of a row: the largest e-value of each statement so far, the statements that hold in the family of all
-    rows, estimate and interval as ln(B/A), and how many pairs in all the statement closest to its proof would need
-    (None: it is proven, or more pairs will not prove it)."""
+    """The results of a row.
+
+    `pairs` is the number of pairs that count. `e_values` has the largest e-value of each statement so far. `shown` are
+    the proven statements; their error rate covers all rows together. `estimate` and `interval` are ln(B/A). `needed` is
+    the total number of pairs after which the next statement would be proven; None if a statement is already proven or
+    more pairs cannot prove one.
+    """
 
     row: Row
     pairs: int
@@ -107,8 +115,11 @@ class RowShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The outcome, the reason in words, the number of pairs at the decision (None: undecided), how many pairs count and
-    were thrown away, and whether the demand is met (None: there is no demand)."""
+    """The result of judging a comparison.
+
+    `decided` is the number of the pair that decided the outcome; None if it is undecided. `counted` and `thrown` are
+    the numbers of pairs that count and that were thrown away. `demand_met` is None if there is no demand.
+    """
 
     outcome: Outcome
     reason: str
@@ -148,7 +159,7 @@ class _Track:
 def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
     """Judge the pairs of a comparison, in the order in which they ran.
 
-    Raises `ValueError` for no primary row, a pair without one of the rows, or a ratio that is not finite.
+    Raises `ValueError` if no row is primary, or if a ratio is not finite. Raises `KeyError` if a pair lacks a row.
     """
     if not any(row.primary for row in rows):
         raise ValueError("no row is primary")
@@ -173,7 +184,8 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 
 
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
-    """Return the outcome after `look` counted pairs; undecided if more may be run."""
+    """Return the outcome and its reason after `look` counted and `thrown` discarded pairs. `last` is whether no more
+    pairs may be run."""
     if thrown * MOST_THROWN > rule.most or (last and thrown * MOST_THROWN > look + thrown):
         were = "was" if thrown == 1 else "were"
         words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was disturbed"
@@ -191,7 +203,7 @@ def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last:
 
 
 def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome, str] | None:
-    """Return keep or reject with the reason, if either is proven after `look` counted pairs."""
+    """Return the outcome that `look` counted pairs prove, with its reason. Return None if they prove no outcome."""
     lost = _holding(tracks, Statement.SLOWER, rule, look)
     if lost:
         return Outcome.REJECT, ", ".join(_loss(track.row) for track in tracks if track.row.name in lost)
@@ -215,18 +227,16 @@ def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome,
 
 
 def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: int) -> frozenset[str]:
-    """Return the rows for which the statement holds, with one error rate for all of them."""
+    """Return the rows for which the statement is proven, with one error rate for all rows together."""
     return holm({track.row.name: track.at(statement, look) for track in tracks}, rule.alpha)
 
 
 def _useless(track: _Track, rule: Rule) -> str:
-    """Return why all pairs together prove nothing about a row; empty if they do."""
+    """Return why all pairs together prove nothing about a row. Return an empty text if they prove something."""
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name
     if interval.low > interval.high:
-        return (
-            f"{name}: early and late pairs contradict each other: a side or the machine changed during the comparison"
-        )
+        return f"{name}: early and late pairs contradict each other: the sides or the machine changed meanwhile"
     if interval.width > TOO_WIDE * math.log1p(track.row.margin):
         width = f"{100 * math.expm1(interval.width):.1f}%" if math.isfinite(interval.width) else "open"
         return f"{name}: too noisy: its interval is {width} wide, more than {TOO_WIDE} margins"
@@ -234,7 +244,7 @@ def _useless(track: _Track, rule: Rule) -> str:
 
 
 def _met(tracks: Sequence[_Track], rule: Rule, look: int, outcome: Outcome) -> bool:
-    """Return whether the demand is met. A comparison that could not be judged meets none."""
+    """Return whether the demand is met. An INVALID or undecided comparison meets no demand."""
     if outcome in (Outcome.INVALID, Outcome.UNDECIDED):
         return False
     if rule.demand is Demand.KEEP:
@@ -272,8 +282,8 @@ def _shown(tracks: Sequence[_Track], rule: Rule, look: int) -> list[RowShown]:
 
 
 def _needed(track: _Track, rule: Rule, look: int, *, primaries: int) -> int | None:
-    """Return after how many pairs the first relevant statement about the row is proven, if the pairs continue as
-    before."""
+    """Return the total number of pairs after which the first relevant statement about the row is proven, if the share
+    of wins stays the same. Return None if one is proven already, or if too many pairs would be needed."""
     row, evidence = track.row, track.evidence
     wanted = {Statement.NOT_WORSE: rule.alpha}
     if row.primary:

@@ -1,7 +1,7 @@
 """Run the pairs of a plan, write a record of each, and read the records.
 
 Every run is a separate observation: its key includes the comparison, the pair and the slot. So a comparison never uses
-the runs of a different one, and an interrupted comparison continues with its finished runs. The record of a pair is
+the runs of a different comparison, and an interrupted comparison keeps its finished runs. The record of a pair is
 written after its runs.
 """
 
@@ -41,15 +41,18 @@ REFERENCES = ("reference 1", "reference 2")
 
 
 class NotJudged(PatchstackError):
-    """A run of a comparison cannot be used. Earlier runs are kept."""
+    """A run of a comparison cannot be used. The earlier runs are kept."""
 
     code = "PS0805"
     exit_code = Exit.INVALID
 
 
 class RunRecord(Part, frozen=True, kw_only=True):
-    """A run of a pair: `a`, `b`, `reference 1` or `reference 2`; the key of its observation, the sha256 of its output,
-    and the state of the GPU during the run (null: not sampled)."""
+    """A run of a pair.
+
+    `slot` is `a`, `b`, `reference 1` or `reference 2`. `key` is the key of the observation, `output` the sha256 of the
+    output. `watched` is the state of the GPU during the run; null if it was not sampled.
+    """
 
     slot: str
     key: str
@@ -58,7 +61,8 @@ class RunRecord(Part, frozen=True, kw_only=True):
 
 
 class PairRecord(Document, frozen=True, kw_only=True, tag="patchstack.bench-pair/1"):
-    """A pair that ran, with its runs in order. `usual_clock` is the machine's usual clock at that time, in MHz."""
+    """A pair that ran, with its runs in order. `began` is the time of its start. `usual_clock` is the machine's usual
+    clock at this time, in MHz; null if unknown."""
 
     comparison: str
     number: int
@@ -70,8 +74,8 @@ class PairRecord(Document, frozen=True, kw_only=True, tag="patchstack.bench-pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRun:
-    """A pair with the figures of both sides and of its reference runs (empty: none). `thrown` is the reason why it does
-    not count; empty if it counts."""
+    """A pair with its figures. `figures` has both sides. `references` has the two reference runs; empty without a
+    reference. `thrown` is the reason why the pair does not count; empty if it counts."""
 
     record: PairRecord
     figures: Mapping[str, Figures]
@@ -79,7 +83,8 @@ class PairRun:
     thrown: str
 
     def judged(self, plan: Plan) -> Pair:
-        """Return the pair in the form for the judge: ln(B/A) of each row, larger is better."""
+        """Return the pair as the `Pair` that `judge` uses. Its ratios are ln(B/A), negated if lower figures are
+        better."""
         sign = 1 if plan.workload.better == "higher" else -1
         return Pair(
             coin=self.record.coin,
@@ -92,7 +97,7 @@ class PairRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The observers of both sides, and of the reference if there is one."""
+    """The observers that run the sides and the reference. `reference` is None if the plan has no reference."""
 
     a: Observer
     b: Observer
@@ -102,10 +107,10 @@ class Sides:
 def run_pairs(
     plan: Plan, directory: Path, sides: Sides, watch: Watch, *, usual_clock: float | None
 ) -> Iterator[PairRun]:
-    """Yield the pairs of a plan without end, from the first on. The caller stops when the outcome is decided.
+    """Yield the pairs of a plan, from the first pair on and without end. The caller stops when the outcome is decided.
 
-    A pair whose runs exist is not run again. Raises `NotJudged` for a run that cannot be used, `ConfigError` for a
-    record that does not match the plan, and the errors of the observers.
+    Runs that already exist are not repeated. Raises `NotJudged` if a run cannot be used, `ConfigError` if a record does
+    not match the plan, and the errors of the observers.
     """
     number = 0
     while True:
@@ -136,7 +141,7 @@ def _run_pair(
         record = RunRecord(slot=slot, key=observation.key, output=_digest(observation), watched=seen())
         if slot in earlier:
             if (earlier[slot].key, earlier[slot].output) != (record.key, record.output):
-                raise ComparisonDamaged(f"run {slot} of pair {number} differs from the one in its record")
+                raise ComparisonDamaged(f"run {slot} of pair {number} differs from the record of the pair")
             record = earlier[slot]
         runs.append(record)
         found[slot] = _figures(workload, observation, number, slot)
@@ -154,7 +159,7 @@ def _run_pair(
 
 
 def order(plan: Plan, coin: int) -> tuple[str, ...]:
-    """Return the slots of a pair in the order of their runs."""
+    """Return the slots of a pair in the order in which they run."""
     first, second = (A, B) if coin > 0 else (B, A)
     if plan.reference is None:
         return (first, second)
@@ -162,14 +167,14 @@ def order(plan: Plan, coin: int) -> tuple[str, ...]:
 
 
 def salt(plan: Plan, number: int, slot: str) -> str:
-    """Return the salt that makes a run unique: the comparison, the pair and the slot."""
+    """Return a text that makes the key of a run unique. It has the comparison, the pair and the slot."""
     return f"comparison {plan.comparison} pair {number} {slot}"
 
 
 def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> tuple[PairRun, ...]:
-    """Read the pairs that ran, in order, from their records and observations. Runs nothing.
+    """Read the finished pairs in order, from their records and observations. Runs nothing.
 
-    Raises `NotJudged` for a run that is missing, was changed, or does not belong to the plan.
+    Raises `NotJudged` if a run is missing, was changed, or does not belong to the plan.
     """
     found: list[PairRun] = []
     loaded: dict[str, object] = {}
@@ -200,7 +205,10 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
 
 
 def read_record(plan: Plan, directory: Path, number: int) -> PairRecord | None:
-    """Read the record of a pair; None if the pair did not run. Raises `ConfigError` if it does not match the plan."""
+    """Read the record of the pair `number`. Return None if the pair has no record.
+
+    Raises `ConfigError` if the record is damaged or does not match the plan.
+    """
     path = directory / pair_file(number)
     try:
         record = msgspec.json.decode(path.read_bytes(), type=PairRecord)
@@ -211,7 +219,7 @@ def read_record(plan: Plan, directory: Path, number: int) -> PairRecord | None:
     slots = tuple(run.slot for run in record.runs)
     wanted = (plan.comparison, number, plan.coin(number), order(plan, plan.coin(number)))
     if (record.comparison, record.number, record.coin, slots) != wanted:
-        raise ComparisonDamaged(f"{path} does not match the plan: it was changed later")
+        raise ComparisonDamaged(f"{path} was changed: it does not match the plan of its comparison")
     return record
 
 
@@ -231,7 +239,7 @@ def _pair_run(plan: Plan, record: PairRecord, found: Mapping[str, Figures]) -> P
 
 
 def reference_speed(workload: Workload, figures: Figures) -> float:
-    """Return the speed of a reference run: the geometric mean of the rows that decide; larger is faster."""
+    """Return the speed of a reference run, the geometric mean of its primary rows. A larger value is faster."""
     from fnmatch import fnmatchcase
 
     patterns = KINDS[workload.kind]().primary(workload)
@@ -256,8 +264,8 @@ def _observed(
     read, judge_run = KINDS[workload.kind]().read, program.complete()
 
     def complete(seen: Observation) -> str | None:
-        """Return why a run must be tried again: for example, it exited with 0 but rows are missing. A run with an
-        error can be judged."""
+        """Return why a run must be repeated, for example because rows are missing although it exited with 0. Return
+        None if it can be judged; a run with a nonzero exit status can be judged."""
         if (complaint := judge_run(seen)) is not None or seen.code != 0:
             return complaint
         figures = read(workload, seen)
@@ -279,7 +287,7 @@ def _observed(
 
 
 def _figures(workload: Workload, seen: Observation, number: int, slot: str) -> Figures:
-    """Return the figures of a run. Raises `NotJudged` for one that failed or cannot be read."""
+    """Return the figures of a run. Raises `NotJudged` if the run failed, ran under a profiler, or has no figures."""
     if fault := fault_of(seen, pinned=workload.runs().pinned):
         raise NotJudged(f"{_who(slot)} failed in pair {number}: {fault.reason}")
     if line := printed_by_profiler(seen.stdout + b"\n" + seen.stderr):
@@ -300,12 +308,12 @@ def _digest(seen: Observation) -> str:
 
 
 def pair_file(number: int) -> str:
-    """Return the name of the record of a pair."""
+    """Return the file name of the record of a pair."""
     return f"pair-{number:04}.json"
 
 
 def pair_count(directory: Path) -> int:
-    """Return how many pairs have a record."""
+    """Return how many pairs have a record, counted up to the first pair without a record."""
     number = 0
     while (directory / pair_file(number + 1)).is_file():
         number += 1
@@ -313,10 +321,10 @@ def pair_count(directory: Path) -> int:
 
 
 def pair_key(plan: Plan) -> str:
-    """Return the name under which the durations of such pairs are remembered."""
+    """Return the key under which the durations of the plan's pairs are kept. Similar plans share it."""
     return f"pair {plan.machine} {plan.workload.program} {plan.workload.args} {plan.reference is not None}"
 
 
 def judged_pairs(plan: Plan, runs: Sequence[PairRun]) -> list[Pair]:
-    """Return the pairs in the form for the judge."""
+    """Return the pairs as the `Pair` objects that `judge` uses."""
     return [run.judged(plan) for run in runs]

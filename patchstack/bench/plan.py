@@ -1,4 +1,4 @@
-"""The plan of a comparison: everything that is decided before the first run, and its file."""
+"""Write and read the plan of a comparison: everything that is decided before the first run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from patchstack.files.atomic import replace_file
 
 PLAN = "plan.json"
 WITHIN = 0.10
-"""The largest relative difference between the two reference runs of a pair."""
+"""The default limit for the relative difference between the two reference runs of a pair."""
 
 
 class PlanSide(Part, frozen=True, kw_only=True):
-    """A side: its description, the key of its build (null: programs of a directory), the path of its programs, the
-    sha256 of all of them, and its variables."""
+    """A side of a comparison.
+
+    `label` is its description. `key` is the key of its build; null if the programs are from a directory. `directory` is
+    the path of the programs, and `programs` the sha256 of all of them. `env` has the environment variables.
+    """
 
     label: str
     key: str | None
@@ -31,7 +34,7 @@ class PlanSide(Part, frozen=True, kw_only=True):
 
 
 class PlanRow(Part, frozen=True, kw_only=True):
-    """A row that is compared, its part, and its margins as fractions."""
+    """A row to compare. A row that is not `primary` is a guard row. Margins are fractions: 0.01 is 1%."""
 
     name: str
     primary: bool
@@ -40,11 +43,12 @@ class PlanRow(Part, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
-    """A planned comparison. Its name `comparison` is the digest of all other fields. `seed` determines the coins.
+    """A planned comparison.
 
-    `reference` runs `reference_workload` before each run (null: none). The two reference runs of a pair may differ by
-    `reference_within`. `kind` is that of the workload, with its version. `unplanned` lists what was decided after runs
-    were seen; empty for nothing.
+    `comparison` is its name, the digest of all other fields. `seed` determines the coins. If `reference` is not null,
+    it runs `reference_workload` before each run. The two reference runs of a pair may differ by the share
+    `reference_within`. `kind` is the kind of the workload with its version. `noise` is whether a side is compared with
+    itself. `unplanned` describes decisions that were made after runs were seen; empty if there are none.
     """
 
     comparison: str
@@ -68,34 +72,34 @@ class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
     unplanned: str
 
     def judged_rows(self) -> tuple[Row, ...]:
-        """Return the rows in the form for the judge."""
+        """Return the rows as the `Row` objects that `judge` uses."""
         return tuple(
             Row(name=one.name, primary=one.primary, margin=one.margin, guard_margin=one.guard_margin)
             for one in self.rows
         )
 
     def rule(self) -> Rule:
-        """Return the rule in the form for the judge."""
+        """Return the rule as the `Rule` that `judge` uses."""
         return Rule(alpha=self.alpha, most=self.most, demand=Demand(self.demand) if self.demand else None)
 
     def coin(self, number: int) -> int:
-        """Return the coin of a pair, counted from 1: +1 if side B runs second, -1 if A does."""
+        """Return the coin of the pair `number` (from 1): +1 if side B runs second, -1 if A does."""
         digest = hashlib.sha256(f"coin {self.seed} {number}".encode()).digest()
         return 1 if digest[0] & 1 else -1
 
 
 def named(plan: Plan) -> Plan:
-    """Return a plan with its name: the first digits of the digest of all other fields."""
+    """Return the plan with its name, the first 16 digits of the digest of all other fields."""
     return msgspec.structs.replace(plan, comparison=_name(plan))
 
 
 def is_named(plan: Plan) -> bool:
-    """Return whether a plan's name matches its content."""
+    """Return whether the name of a plan matches its content."""
     return plan.comparison == _name(plan)
 
 
 def write_plan(plan: Plan, comparisons: Path) -> Path:
-    """Write a plan, and return the directory of its comparison. Raises `OSError`."""
+    """Write a plan. Return the directory of its comparison. Raises `OSError` if the plan cannot be written."""
     directory = comparisons / plan.comparison
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / PLAN, plan.indented)
@@ -105,21 +109,21 @@ def write_plan(plan: Plan, comparisons: Path) -> Path:
 def read_plan(directory: Path) -> Plan:
     """Read the plan of a comparison.
 
-    Raises `MissingError` if there is none, `ConfigError` for one that is damaged or was changed after it was made.
+    Raises `MissingError` if the plan does not exist, and `ConfigError` if it is damaged or was edited.
     """
     path = directory / PLAN
     try:
         plan = msgspec.json.decode(path.read_bytes(), type=Plan)
     except OSError as error:
         raise NoComparison(
-            f"there is no comparison in {directory}: {error.strerror}", hint="patchstack bench list names them"
+            f"no comparison in {directory}: {error.strerror}", hint="'patchstack bench list' lists all comparisons"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ComparisonDamaged(f"{path} is damaged: {error}") from error
     if not is_named(plan) or plan.comparison != directory.name:
         raise ComparisonDamaged(
-            f"{path} was changed after it was made: it is not the plan {directory.name}",
-            hint="a plan is made before the first run and never edited; patchstack bench ab makes a new one",
+            f"{path} was edited: its content does not match its name {directory.name}",
+            hint="a plan must not change after the first run; make a new one with 'patchstack bench ab'",
         )
     return plan
 

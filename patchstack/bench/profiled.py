@@ -1,4 +1,4 @@
-"""Detect runs under a profiler. Their times include the profiler's, so they give no throughput."""
+"""Detect runs under a profiler. Their times cannot be used, because they include the profiler's own work."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 VARIABLES = ("CUDA_INJECTION64_PATH", "CUDA_PROFILE", "COMPUTE_PROFILE", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB")
-"""Variables that load a profiler into a process."""
+"""The environment variables that load a profiler into a process."""
 PROFILERS = frozenset({"nsys", "ncu", "nvprof", "perf", "valgrind", "rocprof", "rocprofv3", "vtune"})
-"""Programs that profile other programs."""
+"""The names of programs that profile other programs."""
 _LIBRARIES = re.compile(r"nsys|nsight|cupti|ncu|vtune|gprof|valgrind|rocprof", re.IGNORECASE)
 _PRINTED = re.compile(
     rb"^(?:==PROF== |==\d+== (?:NVPROF|Profiling|Callgrind|Cachegrind|Memcheck)|Generating '.*\.qdstrm'"
@@ -18,7 +18,7 @@ _PRINTED = re.compile(
 
 
 def profiler_of(env: Mapping[str, str]) -> str | None:
-    """Return the variable that loads a profiler; None if none does."""
+    """Return the first environment variable that loads a profiler. Return None if no variable does."""
     for name, value in sorted(env.items()):
         if name in VARIABLES or name.startswith("NSYS_") or (name == "LD_PRELOAD" and _LIBRARIES.search(value)):
             return name
@@ -26,7 +26,7 @@ def profiler_of(env: Mapping[str, str]) -> str | None:
 
 
 def printed_by_profiler(output: bytes) -> str | None:
-    """Return the line that a profiler printed into the output of a run; None if there is none."""
+    """Return the first line (up to 80 bytes) that a profiler printed into the output of a run, or None."""
     match = _PRINTED.search(output)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The kinds of workload and the presets: explicit lists."""
+"""The explicit lists of workload kinds and of presets."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ KINDS: Mapping[str, Callable[[], WorkloadKind]] = {
     "command": _command,
     "serve": _serve,
 }
-"""The functions that import each kind, by its name."""
+"""The functions that import a kind, by the name of the kind."""
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "prefill": ("batched", {"npp": "512,2048", "ntg": "4", "npl": "32"}),
     "decode": ("batched", {"npp": "128", "ntg": "128", "npl": "8,32,64,128"}),
 }
-"""Workloads that need no entry in `patchstack.yaml`: a kind and its settings. They need a model."""
+"""Workloads that need no entry in `patchstack.yaml`, by name: the kind and its settings. The user gives a model."""

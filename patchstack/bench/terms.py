@@ -1,4 +1,5 @@
-"""The demands of `accept:` in `patchstack.yaml` on a candidate's speed, and the check that a comparison meets them."""
+"""Read the comparisons that `accept:` in `patchstack.yaml` requires of a candidate, and check that a comparison is one
+of them."""
 
 from __future__ import annotations
 
@@ -18,14 +19,16 @@ from patchstack.observe.settings import variable_problem
 from patchstack.workspace import Workspace
 
 _VARIANT = ("absent", "tree")
-"""The inputs in which two builds of one variant may differ."""
+"""The build inputs that may differ between the two sides of a required comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchTerm:
-    """A comparison that a candidate needs: the workload, the variables of both sides, and the demand.
+    """A comparison that a candidate needs.
 
-    `variant` is the variant of the builds; None means that of the gates' builds."""
+    `name` is the name of the workload. `env` has the environment variables of both sides. `variant` is the variant of
+    the builds; None means the variant that the gates use.
+    """
 
     name: str
     declared: Declared
@@ -36,15 +39,18 @@ class BenchTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tied:
-    """The required sides of a comparison: the trees before the candidate and of the candidate, and the keys of their
-    builds if exactly these are required (None: any two builds that differ only in the tree)."""
+    """The required sides of a comparison: side A is before the candidate, side B is the candidate.
+
+    `trees` has the source tree of each side. `keys` has the build key of each side; None allows any two builds that
+    differ only in the source tree.
+    """
 
     trees: tuple[str, str]
     keys: tuple[str, str] | None
 
 
 def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
-    """Return the demands on every candidate's speed. Raises `ConfigError` with every complaint and its line."""
+    """Return the comparisons that every candidate needs. Raises `ConfigError` with every problem and its line."""
     if workspace.accept is None:
         return ()
     problems: list[str] = []
@@ -79,9 +85,10 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
 
 
 def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return why a comparison is not one of the build before the candidate with the candidate's build; None if it is.
+    """Return why a comparison does not compare the build before the candidate with the candidate's build.
 
-    `builds` are the inputs of builds by key. The key is computed from them, so they cannot belong to a different build.
+    Return None if it does. `builds` has the inputs of builds by key. A key is computed from the inputs, so the inputs
+    cannot belong to a different build.
     """
     sides = (("A", plan.a, "the build before the candidate"), ("B", plan.b, "the candidate's build"))
     inputs = []
@@ -94,7 +101,7 @@ def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]])
         if made is None:
             return f"side {letter} is build {side.key[:12]}, whose inputs are not known here"
         if made.get("tree") != tied.trees[number]:
-            return f"side {letter} is build {side.key[:12]}, of another source than {what}"
+            return f"side {letter} is build {side.key[:12]}, whose source is not that of {what}"
         inputs.append({name: value for name, value in made.items() if name not in _VARIANT})
     if inputs[0] != inputs[1]:
         differ = sorted(
@@ -105,7 +112,7 @@ def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]])
 
 
 def term_problem(plan: Plan, term: BenchTerm) -> str | None:
-    """Return why a comparison is not the required one; None if it is."""
+    """Return why a planned comparison is not the required comparison. Return None if it is."""
     for letter, side in (("A", plan.a), ("B", plan.b)):
         if side.env != dict(term.env):
             return f"side {letter} ran with {_words(side)}, not {_of(term.env)}"
@@ -114,9 +121,9 @@ def term_problem(plan: Plan, term: BenchTerm) -> str | None:
     if plan.unplanned:
         return f"it was not judged as planned: {plan.unplanned}"
     if plan.alpha > ALPHA:
-        return f"each of its statements may be wrong with a chance of {100 * plan.alpha:g}%, more than {100 * ALPHA:g}%"
+        return f"its error rate alpha is {100 * plan.alpha:g}%, more than {100 * ALPHA:g}%"
     if not same_workload(plan.workload, term.declared.workload):
-        return f"its workload is not {term.name} as it is declared"
+        return f"its workload is not {term.name} as declared in patchstack.yaml"
     wanted = tuple(
         PlanRow(name=row.name, primary=row.primary, margin=row.margin, guard_margin=row.guard_margin)
         for row in term.declared.rows

@@ -1,7 +1,7 @@
-"""The machine under load, and the rule that throws pairs away.
+"""Sample the GPUs during runs, and decide which pairs are thrown away.
 
-The rule uses only the two reference runs of a pair, not the result, the order of the sides, or measurements during the
-sides' runs. So a side that makes the machine hot or slow cannot have its own bad runs thrown away.
+The decision uses only the two reference runs of a pair. It does not use the result, the order of the sides, or samples
+from the sides' runs. So a side that makes the machine hot or slow cannot cause its own bad runs to be thrown away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from patchstack.machine.ask import Ask
 from patchstack.machine.probe import number
 
 LOW_CLOCK = 0.9
-"""A reference run was slowed if its clock is below this share of the machine's usual clock."""
+"""A pair is thrown away if the clock of a reference run is below this share of the machine's usual clock."""
 _LOADED = 50.0  # percent
 _EACH = 1.0  # seconds
 # nvml.h, nvmlClocksEventReasons: heat, power, and the brake of the power supply.
@@ -34,9 +34,13 @@ nvidia-smi --query-compute-apps=pid --format=csv,noheader
 
 
 class Watched(Part, frozen=True, kw_only=True):
-    """The GPU during a run: the number of samples, how many were under load, and of those the median clock in MHz,
-    median power in watts, highest temperature in degrees Celsius, reasons for low clocks, and the maximum number of
-    compute processes at once. Null if the machine does not report a value."""
+    """The GPU during a run. A value is null if the machine does not report it.
+
+    `samples` is the number of samples, `loaded` the number of samples under load. `clock` is the median clock under
+    load in MHz, `power` the median power under load in watts. `temperature` is the highest temperature in degrees
+    Celsius. `slowed` has the reasons for low clocks under load. `processes` is the largest number of compute processes
+    at one time.
+    """
 
     samples: int
     loaded: int
@@ -49,7 +53,8 @@ class Watched(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The GPUs at one moment. For several GPUs: the lowest clock, and the highest of the other values."""
+    """The GPUs at one moment. If there are several GPUs, `clock` is the lowest value, and the others are the
+    highest."""
 
     clock: float | None
     power: float | None
@@ -61,7 +66,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Watch:
-    """Samples a machine's GPUs during a run. Without an `ask` nothing is sampled."""
+    """Samples a machine's GPUs during a run, every `each` seconds. If `ask` is None, nothing is sampled."""
 
     ask: Ask | None
     each: float = _EACH
@@ -97,7 +102,7 @@ class Watch:
 
 
 def read_sample(text: str) -> Sample | None:
-    """Parse the output of nvidia-smi: figures, reasons and processes; None if there are no figures."""
+    """Parse the output of `_QUERY`: figures, reasons for low clocks, and processes. Return None without figures."""
     parts = [part.strip() for part in text.split("--\n")]
     rows = [[number(word) for word in line.split(",")] for line in parts[0].splitlines() if line.count(",") == 3]
     if not rows:
@@ -119,7 +124,7 @@ def read_sample(text: str) -> Sample | None:
 
 
 def summary(samples: Sequence[Sample]) -> Watched:
-    """Summarize samples. Clock and power are those under load, because an idle GPU lowers its clock."""
+    """Summarize samples. Clock and power are taken from samples under load, because an idle GPU lowers its clock."""
     loaded = [one for one in samples if one.load is not None and one.load >= _LOADED]
 
     def middle(values: Sequence[float | None]) -> float | None:
@@ -146,7 +151,11 @@ def thrown(
     within: float,
     usual_clock: float | None,
 ) -> str:
-    """Return why a pair is thrown away, from its two reference runs alone; empty if it counts."""
+    """Return why a pair is thrown away, from its two reference runs only. Return an empty text if the pair counts.
+
+    `speeds` and `watched` are those of the two reference runs. `within` is the largest allowed relative difference of
+    the speeds. `usual_clock` is in MHz.
+    """
     low, high = sorted(speeds)
     if high / low - 1 > within:
         return f"its reference runs differ by {100 * (high / low - 1):.0f}%"

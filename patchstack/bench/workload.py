@@ -1,4 +1,4 @@
-"""A workload: a program that runs once for each measurement, and the figures that it prints."""
+"""Describe a workload: a program that runs once for each measurement, and the figures that it prints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from patchstack.observe.protocol import Beside, Model, Observation
 from patchstack.workspace.node import Node
 
 Figures = Mapping[str, float]
-"""The figures of a run by row name. All are above zero."""
+"""The figures of a run by row name. All are above 0."""
 
 
 class WorkloadModel(Part, frozen=True, kw_only=True):
-    """A model of a workload: its name in arguments, its path on the engine's machine, and the digest that it must have
-    (null: any)."""
+    """A model of a workload. `name` is its name in the arguments. `path` is its path on the engine's machine. `sha256`
+    is the digest that the file must have; null allows any file."""
 
     name: str
     path: str
@@ -28,11 +28,11 @@ class WorkloadModel(Part, frozen=True, kw_only=True):
 
 
 class Workload(Part, frozen=True, kw_only=True):
-    """A complete workload, as it is in a plan. It is sufficient to read the figures again.
+    """A complete workload, as a plan stores it. It has everything that is needed to read the figures again.
 
-    `rows` are the names of all figures of a run, `unit` is their unit. `better` is `higher` or `lower`. `reading` is
-    the data that the kind needs to read the figures. `seconds` limits the wall time of a run. `tries` is how often a
-    run that cannot be judged is tried.
+    `rows` has the names of all figures of a run, and `unit` is their unit. `better` is `higher` or `lower`. `reading`
+    has the data that the kind needs to read the figures. `seconds` is the limit for the wall time of a run. `tries` is
+    the largest number of attempts if a run cannot be judged.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Workload(Part, frozen=True, kw_only=True):
     reading: dict[str, Any]
 
     def runs(self) -> Program:
-        """Return the program of a run."""
+        """Return the program that a run of this workload starts."""
         return Program(
             name=self.program,
             args=self.args,
@@ -63,20 +63,23 @@ class Workload(Part, frozen=True, kw_only=True):
 
 
 def workload_models(models: Sequence[Model]) -> tuple[WorkloadModel, ...]:
-    """Return models in the form of a workload."""
+    """Return the models as `WorkloadModel` objects, which a plan can store."""
     return tuple(WorkloadModel(name=one.name, path=one.path, sha256=one.sha256) for one in models)
 
 
 Read = Callable[[Workload, Observation], Figures | str]
-"""Returns the figures of a successful run, or why they cannot be used."""
+"""The type of functions that return the figures of a successful run, or the reason why they cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
-    """A kind of workload. `make` makes a workload from a name and values, and complains to the values. `read` reads its
-    figures. `reference` returns the short reference workload of the same model; if None, the workload itself runs on
-    the reference build. `primary` are the patterns of the rows that decide by default. `beside` makes the program a
-    server, and returns the client that measures it."""
+    """A kind of workload.
+
+    `make` returns a workload from a name and values; it reports problems through the values. `read` returns the figures
+    of a run. `reference` returns a short reference workload with the same model; if it returns None, the reference
+    build runs the workload itself. `primary` returns the patterns of the default primary rows. `beside` returns the
+    client that measures the program as a server; None if the program is not a server.
+    """
 
     name: str
     version: int
@@ -98,31 +101,36 @@ PRIMARY = Setting[tuple[str, ...]](
     form=Texts(written="a list of patterns of rows: `decode *`"),
     default=(),
     metavar="ROWS",
-    help="The rows that decide (repeat).",
+    help="Primary rows, which decide the comparison (repeat).",
 )
 GUARD = Setting[tuple[str, ...]](
     name="guard",
     form=Texts(written="a list of patterns of rows"),
     default=(),
     metavar="ROWS",
-    help="Rows that must not get worse (repeat).",
+    help="Guard rows, which must not get worse (repeat).",
 )
 MARGIN_OF = Setting[float](
-    name="margin", form=positive(0.5), default=MARGIN, metavar="FRACTION", help="A gain must be above this: 0.01 is 1%."
+    name="margin",
+    form=positive(0.5),
+    default=MARGIN,
+    metavar="FRACTION",
+    help="A gain must exceed this share: 0.01 is 1%.",
 )
 GUARD_MARGIN_OF = Setting[float](
     name="guard_margin",
     form=positive(0.5),
     default=GUARD_MARGIN,
     metavar="FRACTION",
-    help="No loss may be above this: 0.03 is 3%.",
+    help="The loss of a guard row must not exceed this share: 0.03 is 3%.",
 )
 DECIDING = (PRIMARY, GUARD, MARGIN_OF, GUARD_MARGIN_OF)
-"""Settings of every workload: the rows that decide, and their margins."""
+"""The settings that every workload has: the primary and guard rows, and their margins."""
 
 
 def chosen_rows(kind: WorkloadKind, workload: Workload, values: Values) -> tuple[Row, ...]:
-    """Return the rows that are compared, in the workload's order. Complains about a pattern that matches no row."""
+    """Return the rows to compare, in the order of the workload. A pattern that matches no row is reported through
+    `values`."""
     primary, guard = values[PRIMARY] or kind.primary(workload), values[GUARD]
     for setting, patterns in ((PRIMARY, primary), (GUARD, guard)):
         for pattern in patterns:
@@ -139,7 +147,7 @@ def chosen_rows(kind: WorkloadKind, workload: Workload, values: Values) -> tuple
 
 
 def read_workload(kind: WorkloadKind, name: str, node: Node, models: Models) -> tuple[Workload, tuple[Row, ...]]:
-    """Return a workload of `patchstack.yaml` with its rows. Complaints go to the node."""
+    """Return a workload of `patchstack.yaml` and its rows to compare. Problems are added to the node."""
     values = read_values(node, (*kind.settings, *DECIDING), models)
     before = len(node.problems)
     workload = kind.make(name, values)

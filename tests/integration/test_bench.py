@@ -171,7 +171,7 @@ def test_a_plan_edited_by_hand_is_refused(decided: Decided) -> None:
     plan.write_text(plan.read_text().replace('"margin": 0.01', '"margin": 0.001'))
     told = decided.bench("show")
     assert told.code == 2
-    assert "was changed after it was made" in told.stderr
+    assert "was edited: its content does not match" in told.stderr
 
 
 def test_a_changed_run_is_refused(decided: Decided) -> None:
@@ -189,7 +189,7 @@ def test_a_record_of_another_coin_is_refused(decided: Decided) -> None:
     record = decided.directory / "pair-0002.json"
     text = record.read_text()
     record.write_text(text.replace('"coin": 1', '"coin": -1') if '"coin": 1' in text else text.replace(": -1", ": 1"))
-    assert "does not match the plan" in decided.bench("show").stderr
+    assert "does not match the plan of its comparison" in decided.bench("show").stderr
 
 
 def test_equal_sides_are_refused(bench: Bench) -> None:
@@ -216,9 +216,9 @@ def test_a_side_that_crashes_is_invalid_and_keeps_what_ran(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        ("echo rate: 0", "the figure of rate occurs 1 times"),
-        ("echo rate: 1.0; echo rate: 2.0", "the figure of rate occurs 2 times"),
-        ("echo nothing", "the figure of rate occurs 0 times"),
+        ("echo rate: 0", "the figure of rate is there 1 times"),
+        ("echo rate: 1.0; echo rate: 2.0", "the figure of rate was found 2 times instead of once"),
+        ("echo nothing", "the figure of rate was found 0 times instead of once"),
         ("echo rate: 0.0", "the figure of rate is 0.0"),
     ],
 )

@@ -1,1 +1,2 @@
-"""The kinds of workload. Each module has the settings, the command line, and a pure function that reads the figures."""
+"""The kinds of workload. Each module has the settings, the command line, and a pure function for reading the
+figures."""

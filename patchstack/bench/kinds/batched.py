@@ -1,4 +1,5 @@
-"""`batched`: llama-batched-bench. Prefill and decode of several sequences at once, in total tokens per second."""
+"""`batched`: measure prefill and decode of several sequences at once with llama-batched-bench, in total tokens per
+second."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from patchstack.workspace.node import Node
 PROGRAM = "llama-batched-bench"
 _REFERENCE: Shape = (128, 32, 8)
 _DECODES = 16
-"""The minimum number of generated tokens for a measurement of decoding."""
+"""If every shape generates at least this many tokens, the decode rows are the primary rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Whole numbers above zero: a list, or a text with commas as the tool accepts it."""
+    """A setting of whole numbers above 0: a YAML list, or a text with commas as llama-batched-bench accepts it."""
 
     written: str = "whole numbers, as in 8,32,64"
     option: Any = str
@@ -51,12 +52,12 @@ GENERATED = Setting[tuple[int, ...]](
     name="ntg", form=Counts(), default=(128,), metavar="N,…", help="Generated tokens of each sequence."
 )
 PARALLEL = Setting[tuple[int, ...]](
-    name="npl", form=Counts(), default=(8, 32, 64, 128), metavar="N,…", help="How many sequences at once."
+    name="npl", form=Counts(), default=(8, 32, 64, 128), metavar="N,…", help="Number of sequences at once."
 )
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload of the settings."""
+    """Return the workload for the values of the settings."""
     prompts, generated, parallel = values[PROMPTS], values[GENERATED], values[PARALLEL]
     shapes = [*itertools.product(prompts, generated, parallel)]
     model, own, env = values[MODEL], values[ARGS], values[ENV]
@@ -83,7 +84,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
-    """Return the arguments for these shapes, with the context that they need."""
+    """Return the arguments for these shapes, including the context size that the largest shape needs."""
     prompts, generated, parallel = (sorted({shape[at] for shape in shapes}) for at in range(3))
     context = max(pl * (pp + tg) for pp, tg, pl in shapes)
     return (
@@ -94,8 +95,10 @@ def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
 
 
 def row_names(shape: Shape, shapes: Sequence[Shape]) -> tuple[str, str]:
-    """Return the names of the two rows of a shape: `prefill x32` and `decode x32`, and more if others have the same
-    names."""
+    """Return the names of the two rows of a shape, for example `prefill x32` and `decode x32`.
+
+    If the shapes differ in prompt length or generated tokens, the names include these numbers.
+    """
     pp, tg, pl = shape
     which = [str(pp)] if len({one[0] for one in shapes}) > 1 else []
     which += [f"+{tg}"] if len({one[1] for one in shapes}) > 1 else []
@@ -104,7 +107,7 @@ def row_names(shape: Shape, shapes: Sequence[Shape]) -> tuple[str, str]:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the speeds of every row, or why the output cannot be used."""
+    """Return the speed of every row in tokens per second, or the reason why the output cannot be used."""
     rows = read_rows(seen.stdout)
     if isinstance(rows, str):
         return rows
@@ -119,11 +122,12 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def reference(workload: Workload) -> Workload:
-    """Return the short reference workload: a fixed shape of the same model, no larger than the workload's own."""
+    """Return the short reference workload: a fixed shape with the same model, limited to the largest shape of the
+    workload."""
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
     shapes = [(shape[0], shape[1], shape[2])]
-    loading = workload.args[: -len(arguments_of(shapes))]  # their number does not depend on the shapes
+    loading = workload.args[: -len(arguments_of(shapes))]  # the number of arguments is the same for all shapes
     return Workload(
         name="reference",
         kind=KIND.name,
@@ -142,7 +146,7 @@ def reference(workload: Workload) -> Workload:
 
 
 def primary(workload: Workload) -> tuple[str, ...]:
-    """Return the rows that decide: decoding, or prefill if hardly anything is generated."""
+    """Return the primary rows: decode, or prefill if a shape generates fewer than 16 tokens."""
     decodes = all(int(shape[1]) >= _DECODES for shape in workload.reading["shapes"])
     return ("decode *",) if decodes else ("prefill *",)
 

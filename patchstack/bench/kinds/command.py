@@ -1,4 +1,4 @@
-"""`command`: any program of the build, and patterns that find its figures."""
+"""`command`: run any program of the build, and find its figures with regular expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True)
 class FigurePatterns:
-    """Names of rows with the patterns that find their figures: a mapping, or NAME=REGEX as an option."""
+    """A setting with the names of rows and the patterns of their figures: a YAML mapping, or options NAME=REGEX."""
 
     written: str = "a mapping of rows to regular expressions with one group"
     option: Any = list[str]
@@ -44,7 +44,7 @@ FIGURES = Setting[dict[str, str]](
     required=True,
     flag="--figure",
     metavar="ROW=REGEX",
-    help="A row and the pattern whose one group is its figure, found once in the output (repeat).",
+    help="A row, and a pattern that matches the output once; its one group is the figure (repeat).",
 )
 BETTER = Setting[str](
     name="better",
@@ -54,13 +54,13 @@ BETTER = Setting[str](
     ),
     default="higher",
     metavar="higher|lower",
-    help="Which figures are better.",
+    help="Whether higher or lower figures are better.",
 )
 UNIT = Setting[str](name="unit", form=Text(), default="", metavar="TEXT", help="The unit of the figures.")
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload of the settings."""
+    """Return the workload for the values of the settings."""
     program, figures = program_of(values), values[FIGURES]
     return Workload(
         name=name,
@@ -80,13 +80,14 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the figure of each pattern. Each pattern must match stdout or stderr exactly once."""
+    """Return the figure of each row, or the reason why the output cannot be used. A pattern must match exactly once in
+    stdout and stderr together."""
     text = (seen.stdout + b"\n" + seen.stderr).decode("utf-8", "replace")
     found = {}
     for row, pattern in workload.reading["figures"].items():
         matches = re.findall(pattern, text, re.MULTILINE)
         if len(matches) != 1:
-            return f"the figure of {row} occurs {len(matches)} times"
+            return f"the figure of {row} was found {len(matches)} times instead of once"
         try:
             found[row] = float(matches[0])
         except ValueError:
@@ -101,7 +102,7 @@ def _problem(text: str) -> str | None:
         groups = re.compile(text).groups
     except re.error as error:
         return f"{text!r} is not a regular expression: {error}"
-    return None if groups == 1 else f"{text!r} has {groups} groups: one finds the figure"
+    return None if groups == 1 else f"{text!r} has {groups} groups, and must have one for the figure"
 
 
 KIND = WorkloadKind(

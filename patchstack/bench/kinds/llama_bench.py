@@ -1,4 +1,4 @@
-"""`llama-bench`: the tests of a model, each with the mean of its repetitions."""
+"""`llama-bench`: run the tests of llama-bench. The figure of a test is the mean speed of its repetitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPETITIONS = Setting[int](
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload of the settings."""
+    """Return the workload for the values of the settings."""
     model, own, env = values[MODEL], values[ARGS], values[ENV]
     prompts, generated = values[PROMPTS], values[GENERATED]
     return Workload(
@@ -50,7 +50,8 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the mean speed of each test. It must match the samples in the same line."""
+    """Return the mean speed of each test in tokens per second, or the reason why the output cannot be used. The mean
+    must match the samples in the same line."""
     found: dict[str, float] = {}
     counts: Counter[str] = Counter()
     for number, line in enumerate(seen.stdout.decode("utf-8", "replace").splitlines(), 1):
@@ -70,11 +71,11 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
         found[name] = speed
         counts[name] += 1
     if twice := [name for name, count in counts.items() if count > 1]:
-        return f"the row {twice[0]} occurs {counts[twice[0]]} times"
+        return f"the row {twice[0]} was found {counts[twice[0]]} times"
     if missing := [name for name in workload.rows if name not in found]:
         return f"{len(missing)} of {len(workload.rows)} rows are missing, the first is {missing[0]}"
     if more := [name for name in found if name not in workload.rows]:
-        return f"the row {more[0]} was not asked for"
+        return f"the output has the row {more[0]}, which was not requested"
     return found
 
 

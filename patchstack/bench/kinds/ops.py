@@ -1,4 +1,5 @@
-"""`ops`: `test-backend-ops perf` of one operator. The figure is the total time of one run of each case."""
+"""`ops`: measure one operator with `test-backend-ops perf`. The figure is the sum of the times of one run of each
+case."""
 
 from __future__ import annotations
 
@@ -14,14 +15,16 @@ PROGRAM = "test-backend-ops"
 # tests/test-backend-ops.cpp, print_perf_console
 _CASE = re.compile(r"^\s*([A-Z0-9_]+\(.*\)):\s+\d+ runs -\s+([0-9.]+) us/run -")
 OP = Setting[str](name="op", form=Text(), default="", required=True, metavar="OP", help="The operator.")
-BACKEND = Setting[str](name="backend", form=Text(), default="", required=True, metavar="NAME", help="CUDA0, say.")
+BACKEND = Setting[str](
+    name="backend", form=Text(), default="", required=True, metavar="NAME", help="The backend, for example CUDA0."
+)
 CASES = Setting[int](
     name="cases",
     form=Whole(1, 100_000),
     default=0,
     required=True,
     metavar="N",
-    help="The number of cases; a run with fewer or more does not count.",
+    help="Number of cases; a run with a different number is not used.",
 )
 PARAMETERS = Setting[str](
     name="parameters", form=Text(), default="", metavar="REGEX", help="Only cases whose parameters match (-p)."
@@ -29,7 +32,7 @@ PARAMETERS = Setting[str](
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload of the settings."""
+    """Return the workload for the values of the settings."""
     env = values[ENV]
     only = ("-p", values[PARAMETERS]) if values[PARAMETERS] else ()
     return Workload(
@@ -50,16 +53,17 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the sum of the times of all cases, in microseconds. A skipped backend prints no case."""
+    """Return the sum of the times of all cases in microseconds, or the reason why the output cannot be used. A skipped
+    backend prints no cases."""
     times: dict[str, float] = {}
     for line in all_lines_of(seen.stdout):
         if case := _CASE.match(line):
             if case[1] in times:
-                return f"the case {case[1]} occurs twice"
+                return f"the case {case[1]} was found twice"
             times[case[1]] = float(case[2])
     wanted = int(workload.reading["cases"])
     if len(times) != wanted:
-        return f"{len(times)} cases ran, but {wanted} must"
+        return f"{len(times)} cases ran instead of {wanted}"
     if zero := [name for name, time in times.items() if time <= 0]:
         return f"the case {zero[0]} took no time"
     return {workload.rows[0]: sum(times.values())}

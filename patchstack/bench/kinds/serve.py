@@ -1,4 +1,4 @@
-"""`serve`: a llama-server under load, measured by a client. Lower latencies are better."""
+"""`serve`: measure a llama-server under load with a client. Higher rates are better, and lower latencies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RATES: Mapping[str, Callable[[Served], float | None]] = {
     "prefill_tps": lambda served: served.notebook.prefill_tps if served.notebook is not None else None,
 }
 METRICS = (*_RATES, *(f"{name}_{tail}" for name in _LATENCIES for tail in _TAILS))
-"""The metrics that can be compared."""
+"""The names of the metrics that can be compared."""
 
 
 def _metric_problem(text: str) -> str | None:
@@ -41,7 +41,7 @@ def _metric_problem(text: str) -> str | None:
     if len(set(metrics)) < len(metrics):
         return f"{text!r} names a metric twice"
     if len({one in _RATES for one in metrics}) > 1:
-        return f"{text!r} has rates and latencies: a comparison has one kind of them"
+        return f"{text!r} has rates and latencies; a comparison can have only one of the two"
     return None
 
 
@@ -51,57 +51,67 @@ def _arrivals_problem(text: str) -> str | None:
 
 METRIC = Setting[str](
     name="metric",
-    form=Text(written="a metric, as steady or itl_p50, or several with commas", check=_metric_problem),
+    form=Text(written="a metric such as steady or itl_p50, or several with commas", check=_metric_problem),
     default="steady",
     metavar="NAME",
-    help="What is compared: steady, tps, ttft_p50, itl_p99, …; or several latencies, or rates, with commas.",
+    help="Metrics to compare: steady, tps, ttft_p50, itl_p99, …; several rates, or several latencies, with commas.",
 )
 CONCURRENCY = Setting[int](
-    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="The maximum number of streams in flight."
+    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="Largest number of streams in flight."
 )
 REQUESTS = Setting[int](
     name="requests",
     form=Whole(0, 1_000_000),
     default=0,
     metavar="M",
-    help="The number of requests; 0: three for each stream.",
+    help="Number of requests; 0 means three for each stream.",
 )
 PROMPT_TOKENS = Setting[int](
-    name="prompt_tokens", form=Whole(1, 1 << 20), default=64, metavar="P", help="Tokens of each prompt."
+    name="prompt_tokens", form=Whole(1, 1 << 20), default=64, metavar="P", help="Tokens in each prompt."
 )
 MAX_TOKENS = Setting[int](
-    name="max_tokens", form=Whole(1, 1 << 20), default=64, metavar="G", help="Tokens to generate for each."
+    name="max_tokens", form=Whole(1, 1 << 20), default=64, metavar="G", help="Tokens to generate for each request."
 )
 ARRIVALS = Setting[str](
     name="arrivals",
     form=Text(written="closed, burst, poisson or constant", check=_arrivals_problem),
     default=CLOSED,
     metavar="KIND",
-    help="When requests are sent.",
+    help="When requests are sent: closed loop, burst, Poisson or constant rate.",
 )
 RATE = Setting[float](
     name="rate",
     form=Number(written="a number, 0 or more", holds=lambda value: 0 <= value <= 1e6, problem="is not a rate"),
     default=0.0,
     metavar="R",
-    help="Requests a second of an open loop.",
+    help="Requests a second in an open loop.",
 )
 SEED = Setting[int](
-    name="seed", form=Whole(0, 1 << 32), default=1, metavar="N", help="The seed of prompts: both sides get the same."
+    name="seed",
+    form=Whole(0, 1 << 32),
+    default=1,
+    metavar="N",
+    help="The seed for prompts; both sides get the same prompts.",
 )
-CHAT = Setting[bool](name="chat", form=Flag(), default=False, help="Ask for chat completions.")
-NO_COUNTERS = Setting[bool](name="no_counters", form=Flag(), default=False, help="Allow a server without counters.")
+CHAT = Setting[bool](name="chat", form=Flag(), default=False, help="Request chat completions.")
+NO_COUNTERS = Setting[bool](
+    name="no_counters", form=Flag(), default=False, help="Compare servers even if they have no counters."
+)
 CLIENT_IMAGE = Setting[str](
-    name="client_image", form=Text(), default="", metavar="NAME", help="The image of the client, with Python."
+    name="client_image",
+    form=Text(),
+    default="",
+    metavar="NAME",
+    help="The container image for the client; it must have Python.",
 )
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload of the settings."""
+    """Return the workload for the values of the settings."""
     model, own, env, streams = values[MODEL], values[ARGS], values[ENV], values[CONCURRENCY]
     arrivals, rate = values[ARRIVALS], values[RATE]
     if (arrivals in (POISSON, CONSTANT)) is not (rate > 0):
-        values.complain("rate", "a rate is for the arrivals poisson and constant, and these need one")
+        values.complain("rate", "set a rate for the arrivals poisson and constant, and only for these")
     metrics = tuple(values[METRIC].split(","))
     rate_metric = metrics[0] in _RATES
     loading = ("-ngl", str(values[GPU_LAYERS]), "-fa", values[FLASH_ATTENTION])
@@ -135,7 +145,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def beside(workload: Workload) -> Beside:
-    """Return the client of the server, with the same requests for both sides."""
+    """Return the client that measures the server. Both sides get the same requests."""
     reading = workload.reading
     plan = Plan(
         url=URL,
@@ -163,7 +173,7 @@ def beside(workload: Workload) -> Beside:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the metrics of a run that is valid, or why it is not."""
+    """Return the metrics of a run, or the reason why the run is not valid."""
     content = record_of(seen)
     if isinstance(content, str):
         return content
@@ -193,7 +203,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def metric_of(served: Served, metric: str) -> float | None:
-    """Return a metric of a run by its name, in tokens per second or ms; None if the run does not have it."""
+    """Return the metric of a run with the given name, in tokens per second or ms. Return None if the run lacks it."""
     if metric in _RATES:
         return _RATES[metric](served)
     name, _, tail = metric.rpartition("_")

@@ -1,1 +1,1 @@
-"""A run against a server: its record, its figures, and whether they are valid."""
+"""Read the record of a run against a server, compute its figures, and check whether they are valid."""

@@ -1,4 +1,4 @@
-"""The figures of a run, and whether they are valid. Pure functions of the record."""
+"""Compute the figures of a run against a server, and check whether they are valid. Pure functions of the record."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FAILED_SHARE = 0.01
 LAG_MS = 2.0
 LAG_OF_GAP = 0.1
 LAG_MOST_MS = 4.0
-"""The client's lag at p99 may be the larger of 2 ms and a tenth of the median gap of tokens, up to 4 ms: the bound on
-the error of a time is 5 ms at p99, however slow the tokens are."""
+"""The limits for the client's lag at p99. The limit is a tenth of the median gap between tokens, but at least 2 ms and
+at most 4 ms. So the error of a time is at most 5 ms at p99, however slow the tokens are."""
 LAG_MEDIAN_MS = 1.5
 FULL_CORE = 0.95
 _NAMED = 5
@@ -37,9 +37,13 @@ _MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTerms:
-    """The inputs of the figures besides the record: the kind of arrivals, the maximum number of requests in flight (0:
-    no limit), the shared prefix of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a
-    comparison. In a comparison no request may fail and, unless `no_counters`, the counters must agree."""
+    """The inputs of the figures besides the record.
+
+    `arrivals` is the kind of arrivals. `concurrency` is the largest number of requests in flight; 0 means no limit.
+    `prefix` is the shared prefix of the prompts in tokens. `slo` has the bounds of goodput in ms. `compared` is whether
+    the run belongs to a comparison: then no request may fail and, unless `no_counters`, the server's counters must
+    agree with the client.
+    """
 
     arrivals: str
     concurrency: int
@@ -56,7 +60,8 @@ class LoadTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossed:
-    """The client's sums and the increase of the server's counters. None: not known. `agree`: they are equal."""
+    """The client's sums and the increases of the server's counters; None if unknown. `server` is the kind of server.
+    `agree` is whether sums and increases are equal; None if one of them is unknown."""
 
     server: str
     prompt: int | None
@@ -68,9 +73,12 @@ class Crossed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A summary of a run. Latencies are in ms. `problems` are the reasons why it is INVALID; empty if it is valid.
-    `marks` are notes for the reader. `goodput` is the number of good requests per second. `more` are further numbers of
-    the server by name."""
+    """A summary of a run. Latencies are in ms. A value is None if it is unknown.
+
+    `problems` are the reasons why the run is INVALID; empty if it is valid. `marks` are notes for the reader. `good` is
+    the number of requests that meet the bounds of goodput, and `goodput` is this number per second. `wall` is in
+    seconds. `more` has further numbers of the server by name.
+    """
 
     problems: tuple[str, ...]
     marks: tuple[str, ...]
@@ -100,7 +108,7 @@ class Served:
 
 
 def figures_of(record: ServeRecord, terms: LoadTerms) -> Served:
-    """Return the figures of a run."""
+    """Return the figures of a run. They are computed even if the run is not valid; see `problems`."""
     answered = [one for one in record.requests if not one.failure]
     failed = tuple(one for one in record.requests if one.failure)
     streams = tuple(stream_of(one, open_loop=terms.open_loop) for one in answered)
@@ -143,7 +151,7 @@ def figures_of(record: ServeRecord, terms: LoadTerms) -> Served:
 
 
 def stream_of(one: RequestRecord, *, open_loop: bool) -> Stream:
-    """Return the stream of a request that was answered."""
+    """Return the stream of an answered request. In an open loop, it starts at the planned time of the request."""
     sent = one.sent or 0
     return Stream(
         start=one.planned if open_loop and one.planned is not None else sent,
@@ -157,14 +165,17 @@ def stream_of(one: RequestRecord, *, open_loop: bool) -> Stream:
 
 
 def lag_limit(gaps: Spread | None) -> float:
-    """Return the limit on the p99 lag of the client's loop, in ms."""
+    """Return the limit for the client's lag at p99, in ms."""
     tenth = LAG_OF_GAP * gaps.p50 if gaps is not None and gaps.p50 is not None else 0.0
     return min(LAG_MOST_MS, max(LAG_MS, tenth))
 
 
 def cross_checked(record: ServeRecord) -> Crossed:
-    """Return the client's and the server's sums. llama-server counts the prompt tokens that it computed, so those from
-    its cache are subtracted; vLLM counts all of them."""
+    """Compare the client's sums with the increases of the server's counters.
+
+    llama-server counts only the prompt tokens that it computed, so tokens from its cache are subtracted from the
+    client's sum. vLLM counts all prompt tokens.
+    """
     counters = record.counters
     tokens = _sum([one.tokens for one in record.requests])
     prompts = [one.prompt for one in record.requests]
@@ -210,7 +221,7 @@ def _problems(
 
 
 def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator[str]:
-    """Yield signs that somebody else used the server."""
+    """Yield problems which show that other clients used the server, or that this cannot be checked."""
     busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
     if busy:
         yield f"the server was in use: {busy:g} requests were under way before the run began"
@@ -223,7 +234,7 @@ def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator
 
 
 def _cached(record: ServeRecord, terms: LoadTerms, answered: Sequence[RequestRecord]) -> Iterator[str]:
-    """Yield signs that prompts came from a cache that the run should not have used."""
+    """Yield the problem that the server took parts of prompts from its cache, although the run has no shared prefix."""
     if terms.prefix:
         return
     allowed = (record.shared or 0) + BY_CHANCE
@@ -262,7 +273,8 @@ def _why_not(crossed: Crossed) -> str:
 
 
 def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:
-    """Yield the requests whose number of tokens differs from the requested one."""
+    """Yield a note for each of the first requests with a different number of tokens than requested. One note counts the
+    others."""
     others = [(number, got, wanted) for number, got, wanted in rows if got is not None and got != wanted]
     for number, got, wanted in others[:_NAMED]:
         yield f"request {number} {verb} {got} {unit}, not {wanted}"
@@ -279,7 +291,7 @@ def _first(failed: Sequence[RequestRecord]) -> str:
 
 
 def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) -> Steady | None:
-    """Return the steady window; None in an open loop, which has no constant number of streams."""
+    """Return the steady window. Return None for an open loop, except a burst, because its number of streams varies."""
     if terms.arrivals == "burst":
         return steady(streams, len(record.requests))
     if terms.open_loop:
@@ -288,7 +300,8 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) ->
 
 
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
-    """Return drafted and accepted tokens and preemptions, from the answers or else from the counters."""
+    """Return the numbers of drafted and accepted tokens and of preemptions, as far as known. Numbers of tokens from the
+    answers replace those of the counters."""
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}
     for name in ("drafted", "accepted"):
@@ -305,13 +318,13 @@ def _wall(streams: Sequence[Stream]) -> float | None:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum; None if any value is not known."""
+    """Return the sum of the values. Return None if a value is unknown or there are no values."""
     known = [one for one in values if one is not None]
     return sum(known) if values and len(known) == len(values) else None
 
 
 def _known(values: Sequence[int | None]) -> int | None:
-    """Return the sum of the known values; None if none is known."""
+    """Return the sum of the known values. Return None if no value is known."""
     known = [one for one in values if one is not None]
     return sum(known) if known else None
 

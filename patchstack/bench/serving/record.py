@@ -1,4 +1,5 @@
-"""The record of a run that the client writes: one compressed JSON document. Times are in ns since the run began."""
+"""Read the record that the client writes of a run, one compressed JSON document. Times are in ns since the start of the
+run."""
 
 from __future__ import annotations
 
@@ -12,9 +13,13 @@ _MOST = 2 << 30
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `planned` is None if it follows another request. `began` is when the connection was requested.
-    `times` and `counts` are those of the chunks with content; `prompt`, `cached` and `tokens` are the server's own
-    numbers. `failure` is empty if it was answered. `odd` counts other events in the stream."""
+    """A request.
+
+    `planned` is None if the request was sent when an earlier request ended. `began` is the time at which the client
+    started to connect. `times` and `counts` have the time and the server's token count of each chunk with content.
+    `prompt`, `cached`, `tokens`, `drafted` and `accepted` are token counts of the server. `failure` is empty if the
+    request was answered. `odd` counts unexpected events in the stream, by kind.
+    """
 
     number: int
     planned: int | None
@@ -38,7 +43,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The client's measurements of itself. `busiest_second` is CPU time divided by wall time."""
+    """The client's measurements of itself. `busiest_second` is the largest CPU time divided by wall time, over about a
+    second."""
 
     samples: int
     lag_p50_ms: float
@@ -53,7 +59,8 @@ class WatchRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CounterRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's counters. `server` is the kind of server; empty if it has no known counters."""
+    """The server's counters before and after the run. `server` is the kind of server; empty if its counters are
+    unknown."""
 
     server: str
     before: dict[str, float]
@@ -62,7 +69,8 @@ class CounterRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServeRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="patchstack.serve-record/1"):
-    """A run. `wall` is in ns. `shared` is the largest number of first tokens that two prompts share."""
+    """A run. `wall` is in ns. `shared` is the length of the longest common prefix of two prompts, in tokens; None if
+    unknown."""
 
     python: str
     url: str
@@ -79,7 +87,7 @@ class ServeRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
 
 
 def unpacked(content: bytes) -> bytes:
-    """Return the JSON of a record's file. Raises `NotHeldError` for one that is damaged."""
+    """Return the uncompressed JSON of a record's file. Raises `NotHeldError` if the file is damaged or incomplete."""
     try:
         unpack = zlib.decompressobj(31)
         whole = unpack.decompress(content, _MOST)
@@ -91,7 +99,7 @@ def unpacked(content: bytes) -> bytes:
 
 
 def read_record(content: bytes) -> ServeRecord:
-    """Return the record of a file. Raises `NotHeldError` for one that is damaged."""
+    """Return the record in the bytes of a file. Raises `NotHeldError` if they are damaged."""
     try:
         return msgspec.json.decode(unpacked(content), type=ServeRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -86,9 +86,9 @@ def test_ops_counts_its_cases() -> None:
     found = declared("ops", "op=ADD", "backend=CPU", "cases=2", model=None)
     assert found.workload.better == "lower"
     assert read(found, OPS) == {"ADD": 1200.0}
-    assert read(found, OPS.splitlines()[0]) == "1 cases ran, but 2 must"
-    assert "occurs twice" in str(read(found, OPS + OPS))
-    assert read(found, "Skipping CUDA0\nOK\n") == "0 cases ran, but 2 must"
+    assert read(found, OPS.splitlines()[0]) == "1 cases ran instead of 2"
+    assert "was found twice" in str(read(found, OPS + OPS))
+    assert read(found, "Skipping CUDA0\nOK\n") == "0 cases ran instead of 2"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_arguments_are_given_one_by_one_or_as_a_list(settings: tuple[str, ...]) 
 
 @pytest.mark.parametrize("text", ["[1]", "[", "[]x", '["-b", 512]'])
 def test_a_list_of_other_things_than_texts_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="it is not a list of texts") as raised:
+    with pytest.raises(UsageError, match="not a JSON array of texts") as raised:
         declared("llama-bench", f"args={text}")
     assert raised.value.hint == """--set args='["-b","512"]'"""
 

@@ -144,12 +144,12 @@ def test_runs_of_other_programs_do_not_count(built: tuple[Stored, Stored], tmp_p
     [
         ({"directories": True}, "side A is a directory of programs, not a build"),
         ({"env": {"FAST": "1"}}, "side A ran with FAST=1, not no variables"),
-        ({"alpha": 0.2}, "each of its statements may be wrong with a chance of 20%, more than 1%"),
+        ({"alpha": 0.2}, "its error rate alpha is 20%, more than 1%"),
         (
             {"rows": [PlanRow(name="rate", primary=True, margin=0.0001, guard_margin=0.03)]},
             "its rows or margins are not those of workload quick",
         ),
-        ({"workload": quick(args=("--short",))}, "its workload is not quick as it is declared"),
+        ({"workload": quick(args=("--short",))}, "its workload is not quick as declared in patchstack.yaml"),
     ],
 )
 def test_a_comparison_that_was_not_asked_for_does_not_count(
@@ -178,7 +178,7 @@ def test_a_comparison_of_builds_made_elsewhere_brings_their_inputs(
     kept = Outputs(tmp_path / "evidence").read(found.evidence["bundle"]["sha256"], found.evidence["bundle"]["size"])
     assert kept is not None
     assert drawn_again(kept, Demand.KEEP, TREES, None, ({}, {}))[0] is Verdict.PASS
-    with pytest.raises(ConfigError, match="of another source than the candidate's build"):
+    with pytest.raises(ConfigError, match="whose source is not that of the candidate's build"):
         drawn_again(kept, Demand.KEEP, (TREES[0], "3" * 40), None, ({}, {}))
 
 
