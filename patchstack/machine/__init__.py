@@ -1,1 +1,1 @@
-"""The machine that a build or a gate runs on: its hardware, its tools, and what is missing."""
+"""Read the hardware, tools and activity of the machine on which builds and gates run."""

@@ -1,8 +1,7 @@
 """Run small programs on the machine that has the GPU, and get their exit code and output.
 
-The machine may be this one, one that is reached over ssh, or one of which only a Docker engine is known. The programs
-are the same everywhere (small POSIX sh scripts), and the code that reads the answers does not depend on the way they
-came.
+The programs run on this machine, over ssh, or in a container if only a Docker engine of the machine is known. They are
+small POSIX sh scripts in all three cases, and the same code reads their output.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from patchstack.process import ProgramTimeout, clean_environment, run
 from patchstack.tasks import task
 
 Ask = Callable[[Sequence[str]], tuple[int, str]]
-"""Run a program on the machine. Return its exit code, and its stdout and stderr as one text. Raises `MissingError` if
-the machine or the program does not exist, or did not answer in time. May be called from any thread."""
+"""The type of functions that run a program on the machine. They return its exit code, and its stdout and stderr as one
+text. They raise `MissingError` if the machine or the program does not exist or does not answer in time. They may be
+called from any thread."""
 
 SECONDS = 90.0
 _MOST = 8 << 20
@@ -28,22 +28,23 @@ _MOST = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The directory of a GPU's lock, on the machine that has the GPU. `~/` is the home of the user there. With
-    `if_there`, it counts only if it already has an owner file."""
+    """The directory of a GPU's lock, on the machine with the GPU. `~/` is the user's home directory on this machine. If
+    `if_there` is set, the directory is used only if it already has an owner file."""
 
     path: str
     if_there: bool = False
 
 
 PLACES = (Place(path="/tmp/patchstack-gpu.lock"), Place(path="~/gpu_bench_lock", if_there=True))  # noqa: S108  (to be found by all)
-"""patchstack's directory, shared by all users of a machine, and the one that hand-written benchmark scripts use: its
-file `owner` says `FREE released-by-NAME EPOCH`, or who has the GPU."""
+"""The directories of a GPU's lock. The first is patchstack's own, which all users of a machine share. The second is
+used by hand-written benchmark scripts; its file `owner` has `FREE released-by-NAME EPOCH` or the name of the owner."""
 _IN_CONTAINERS = Volume(name="patchstack-gpu-lock", target="/lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How to run programs on the machine of an engine, and where its GPU's lock is. `how` says it in words."""
+    """The way to run programs on the machine of an engine. `ask` runs a program there, `places` are the directories of
+    the GPU's lock, and `how` describes the way in words."""
 
     ask: Ask
     places: tuple[Place, ...]
@@ -51,7 +52,8 @@ class Reach:
 
 
 def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> Ask:
-    """Return a function that asks this machine. `env` is added to the cleaned environment."""
+    """Return a function that runs programs on this machine. `env` is added to the cleaned environment. `seconds` is the
+    time limit of a program."""
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         finished = run(argv, env=clean_environment(env), timeout=seconds)
@@ -61,8 +63,8 @@ def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> A
 
 
 def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
-    """Return a function that asks the machine of `ssh://[USER@]HOST[:PORT]` with the ssh program. Any login shell
-    works: the command line goes to a /bin/sh on stdin."""
+    """Return a function that runs programs on the machine of `ssh://[USER@]HOST[:PORT]` with the ssh program. Any login
+    shell works, because the command line is sent to the stdin of /bin/sh."""
     from patchstack.engine.docker.ssh import arguments
 
     command = (*arguments(url)[:-1], "/bin/sh")
@@ -90,8 +92,10 @@ def through(
     volumes: tuple[Volume, ...] = (),
     seconds: float = SECONDS,
 ) -> Ask:
-    """Return a function that asks from inside a container of an engine, which sees only part of its machine. Every call
-    opens its own engine with `open_engine`, because an engine must be used from one thread."""
+    """Return a function that runs programs in a container of an engine. A container sees only a part of the machine.
+
+    Every call opens its own engine with `open_engine`, because an engine must be used from one thread only.
+    """
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         said = bytearray()
@@ -120,10 +124,10 @@ def through(
 
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
-    """Return how to ask the machine of an engine: directly if it is this one, over ssh if the engine is reached over
-    ssh, else from inside a container. `open_another` opens the same engine once more.
+    """Return the way to run programs on the machine of an engine: directly on this machine, over ssh for an engine over
+    ssh, else in a container. `open_another` opens the same engine again.
 
-    Raises `UsageError` if it takes a container and no image is named.
+    Raises `UsageError` if a container is needed and `image` is None.
     """
     about = engine.about()
     if about.local:
@@ -164,12 +168,16 @@ part() {
     printf '\\n%s end %s %s\\n' "$nonce" "$name" $code
 }
 """
-"""The beginning of every script: `part NAME COMMAND…` runs a command between marks that nothing else can print."""
+"""The beginning of every script. `part NAME COMMAND…` runs a command between two marks. The marks have a random nonce,
+so no other output can be mistaken for them."""
 
 
 def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
-    """Run a script that begins with `PART` and ends with `part done :`, and return its parts by name. Text that a login
-    prints around it is dropped. Raises `MissingError` for an incomplete answer."""
+    """Run a script that begins with `PART` and ends with `part done :`. Return its parts by name.
+
+    Text that a login shell prints before or after the parts is ignored. Raises `MissingError` if the output is
+    incomplete.
+    """
     nonce = f"@@{secrets.token_hex(8)}"
     code, text = ask(("/bin/sh", "-c", script, "sh", nonce, *args))
     parts = read_parts(text, nonce)
@@ -180,7 +188,7 @@ def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
 
 
 def read_parts(text: str, nonce: str) -> dict[str, Reply]:
-    """Return the parts in the output of such a script. A part without its end is left out."""
+    """Return the parts in the output of a script that begins with `PART`. A part without its end is skipped."""
     found: dict[str, Reply] = {}
     for piece in text.split(f"\n{nonce} begin ")[1:]:
         name, _, rest = piece.partition("\n")

@@ -1,4 +1,4 @@
-"""The hardware of a machine, read from the parts of the probe. Pure functions."""
+"""Read the hardware of a machine from the output of the probe. Only `hardware` runs the probe."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ _LISTED = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: ([^)]+)\))?\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU. `memory` is in bytes, None if it has no memory of its own (a GB10 shares the machine's). `capability`
-    looks like `12.1`, None if an old driver does not report it. `power_limit` is in watts. `mig` are the profiles of
-    its MIG instances (`1g.10gb`); `mig_mode` says whether MIG is on."""
+    """A GPU.
+
+    `memory` is in bytes; None if the GPU has no own memory (a GB10 shares the machine's memory). `capability` is the
+    compute capability, for example `12.1`; None if the driver is too old to report it. `power_limit` is in watts.
+    `mig_mode` is whether MIG is on. `mig` has the profiles of the MIG instances, for example `1g.10gb`.
+    """
 
     index: int
     name: str
@@ -50,9 +53,12 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """A machine. `platform` is named as for containers. `cpu` is the processor's model. `memory` is in bytes. `boot` is
-    the boot id. `contained` is the kind of container it is seen from (`docker`), None if it is seen directly.
-    `gpu_problem` is the reason why GPUs could not be listed although there may be some."""
+    """The hardware of a machine.
+
+    `platform` is named as for containers: `linux/amd64`. `cpu` is the processor's model. `memory` is in bytes. `boot`
+    is the boot id. `contained` is the kind of container in which the probe ran (`docker`); None outside a container.
+    `gpu_problem` is the reason why the machine's GPUs could not be listed; empty if they were listed or there are none.
+    """
 
     host: str
     platform: str
@@ -75,12 +81,15 @@ class Hardware:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """The conclusions for a GB10 from results of this machine."""
+        """The conclusions about a GB10 that results of this machine allow, as sentences."""
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:
-        """Return one line for the keys of observations, equal on machines with comparable results: platform, processor,
-        driver, GPUs with capability and MIG instances. A GPU that cannot be read is named as such."""
+        """Return one line that is equal on machines with comparable results. It is part of the keys of observations.
+
+        The line has the platform, the processor, the driver, and the GPUs with their capabilities and MIG instances. If
+        the GPUs cannot be listed, it has `gpu unreadable`.
+        """
         if self.gpu_problem:
             gpus = ["gpu unreadable"]
         elif not self.gpus:
@@ -92,12 +101,12 @@ class Hardware:
 
 
 def hardware(ask: Ask) -> Hardware:
-    """Return the hardware of the machine asked. Raises `MissingError` if it does not answer."""
+    """Probe a machine and return its hardware. Raises `MissingError` if the machine does not answer."""
     return read_hardware(probe(ask))
 
 
 def read_hardware(parts: Parts) -> Hardware:
-    """Return the hardware in the parts of a probe."""
+    """Return the hardware from the parts of a probe's output."""
     system, _, rest = _line(parts, "kernel").partition(" ")
     release, _, machine = rest.partition(" ")
     gpus, problem = read_gpus(parts)
@@ -118,8 +127,10 @@ def read_hardware(parts: Parts) -> Hardware:
 
 
 def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs, and the reason why they could not be listed although there may be some: a driver that does not
-    answer does not mean that there is no GPU."""
+    """Return the GPUs, and the reason why they could not be listed (empty if they could).
+
+    A driver that does not answer is such a reason: it does not mean that the machine has no GPU.
+    """
     smi = parts.get("smi")
     if smi is None or not smi.ok:
         module = parts.get("driver")
@@ -159,7 +170,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
 
 
 def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
-    """Return the MIG profiles below each GPU of `nvidia-smi -L`."""
+    """Return the MIG profiles of each GPU by its index, from the output of `nvidia-smi -L`."""
     found: dict[int, tuple[str, ...]] = {}
     current = -1
     for line in listed.text.splitlines() if listed is not None else ():
@@ -171,7 +182,7 @@ def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
 
 
 def _complaint(said: Reply | None) -> str:
-    """Return why nvidia-smi printed no rows, in words, and what to do. Exit codes: nvidia-smi(1), RETURN VALUE."""
+    """Return why nvidia-smi printed no rows, and in some cases a remedy. Source: nvidia-smi(1), RETURN VALUE."""
     if said is None:
         return "nvidia-smi was not asked"
     words = " ".join(said.text.split())[:300]

@@ -1,8 +1,8 @@
-"""Ask a machine for its processor, its GPUs and their activity, with one script.
+"""Read a machine's processor, its GPUs and their activity with one script.
 
-Sources of the formats: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, proc(5), docker-ps(1). A field
-that a GPU does not have is `[N/A]` or `[Not Supported]`; a field that nvidia-smi does not know fails the whole query,
-so fields that older drivers lack have a separate query.
+Sources of the formats: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, proc(5), docker-ps(1). nvidia-smi
+prints `[N/A]` or `[Not Supported]` for a field that a GPU does not have. A field that nvidia-smi itself does not know
+makes the whole query fail. So the fields that old drivers know have a separate query.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from patchstack.machine.ask import PART, Ask, Reply, ask_parts
 
 GPU_FIELDS = ("index", "uuid", "driver_version", "memory.total", "compute_cap", "power.limit", "mig.mode.current")
-"""Queried with `name` at the end, which may contain anything."""
+"""The fields of a GPU query. `name` is queried after these fields, because it may contain commas."""
 GPU_FIELDS_OF_OLD = ("index", "uuid", "driver_version", "memory.total")
 STATE_FIELDS = ("index", "utilization.gpu", "memory.used", "temperature.gpu", "power.draw", "pstate", "clocks.sm")
 APP_FIELDS = ("gpu_uuid", "pid", "used_memory")
@@ -100,22 +100,26 @@ SCRIPT = (
     .replace("@STATE@", ",".join(STATE_FIELDS))
     .replace("@APPS@", ",".join(APP_FIELDS))
 )
-"""For `/bin/sh -c`: prints the parts above. It writes nothing."""
+"""The script for `/bin/sh -c`. It prints the parts above, and writes no files."""
 
 Parts = Mapping[str, Reply]
 
 
 def probe(ask: Ask, *, state: bool = False) -> Parts:
-    """Return the answers of the machine, by part. With `state` also its activity, which takes 0.5 s more.
+    """Run the script on a machine and return the parts of its output by name. With `state`, the parts include the
+    machine's activity, which takes 0.5 s more.
 
-    Raises `MissingError` if the machine does not answer, or if its answer is incomplete.
+    Raises `MissingError` if the machine does not answer, or if the output is incomplete.
     """
     return ask_parts(ask, SCRIPT, "state" if state else "hardware")
 
 
 def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
-    """Return the rows of a query with that many fields and one more, which may contain commas; None if nvidia-smi did
-    not answer with rows. `[N/A]`, `[Not Supported]` and their like are left as they are; see `number`."""
+    """Return the rows of an nvidia-smi query, each with `fields` fields and one last field, which may contain commas.
+
+    Return None if the query failed or printed something else. Values such as `[N/A]` and `[Not Supported]` are kept;
+    see `number`.
+    """
     if said is None or not said.ok:
         return None
     found = []
@@ -130,8 +134,8 @@ def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
 
 
 def number(field: str) -> float | None:
-    """Return a number that nvidia-smi printed, with or without its unit; None for `[N/A]`, `[Not Supported]`,
-    `ERR!`."""
+    """Return the number in a field of nvidia-smi, without its unit. Return None for a field such as `[N/A]`,
+    `[Not Supported]` or `ERR!`."""
     try:
         return float(field.split()[0])
     except (ValueError, IndexError):

@@ -1,5 +1,5 @@
-"""The activity on a machine, read from the parts of the probe. Pure functions; None means that a value could not be
-read."""
+"""Read the activity on a machine from the output of the probe. Pure functions. A value that could not be read is
+None."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""The reasons that lower clocks because of heat or lack of power. The others are settings, or idleness. The power cap
-is normal for a GPU under load, and some GPUs are at it when idle."""
+"""The reasons for low clocks that mean heat or lack of power. Other reasons are settings or an idle GPU. The power cap
+is not included: a GPU under load normally reaches it, and some GPUs report it when they are idle."""
 _CAP = 0x4
 
 
@@ -32,9 +32,12 @@ class App:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """The state of a GPU. `load` is in percent, `memory` in MiB, `temperature` in degrees Celsius, `power` in watts;
-    `slowed` are the reasons (heat or power) why its clocks are low, None if they are not reported. `capped` means that
-    it is at its power limit."""
+    """The state of a GPU.
+
+    `load` is in percent, `memory` (used) in MiB, `temperature` in degrees Celsius, `power` in watts. `slowed` has the
+    reasons (heat or power) for low clocks; None if the driver does not report them. `capped` is whether the GPU is at
+    its power limit.
+    """
 
     index: int
     load: float | None
@@ -47,7 +50,7 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A running container. `owner` and `job` are the labels of patchstack's own containers."""
+    """A running container. `owner` and `job` are the labels of patchstack's containers; empty for other containers."""
 
     id: str
     name: str
@@ -58,9 +61,12 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """The activity on a machine. `busy` is the number of CPUs that were busy in the last half second, `load` the load
-    average of the last minute. If containers cannot be listed, `containers` is None and `containers_problem` is the
-    reason."""
+    """The activity on a machine.
+
+    `contained` is the kind of container in which the probe ran; None outside a container. `busy` is the mean number of
+    busy CPUs over about half a second. `load` is the one-minute load average. If containers cannot be listed,
+    `containers` is None and `containers_problem` is the reason.
+    """
 
     contained: str | None
     cpus: int | None
@@ -73,7 +79,7 @@ class Activity:
 
 
 def read_activity(parts: Parts) -> Activity:
-    """Return the activity in the parts of a probe with state."""
+    """Return the activity from the parts of a probe's output. The probe must have run with `state`."""
     contained = parts.get("contained")
     inside = contained.text.strip() if contained is not None else ""
     cpus = parts["cpus"].text.strip() if "cpus" in parts else ""
@@ -112,7 +118,7 @@ def _gpu(row: list[str], reasons: int | None) -> GpuState:
 
 
 def _reasons(said: Reply | None) -> dict[str, int]:
-    """Return the bit mask of each GPU by its index."""
+    """Return the bit mask of the reasons for low clocks, by GPU index."""
     found = {}
     for row in rows(said, 1) or ():
         with contextlib.suppress(ValueError):
@@ -128,8 +134,10 @@ def _apps(said: Reply | None) -> tuple[App, ...] | None:
 
 
 def _busy(parts: Parts, cpus: int | None) -> float | None:
-    """Return the busy CPUs. The fields of /proc/stat (proc(5)): user nice system idle iowait irq softirq steal, in
-    ticks."""
+    """Return the mean number of busy CPUs between two readings of /proc/stat. Return None if one is missing.
+
+    Its fields are user nice system idle iowait irq softirq steal, in ticks (proc(5)).
+    """
     before, after = (_ticks(parts.get(name)) for name in ("stat", "stat_later"))
     if before is None or after is None or cpus is None or sum(after) <= sum(before):
         return None

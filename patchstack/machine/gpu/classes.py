@@ -1,4 +1,4 @@
-"""The class of a machine's GPU, and what its results prove about a GB10. Pure functions."""
+"""Find the class of a machine's GPUs, and what their results prove about a GB10. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import StrEnum
 
 
 class GpuClass(StrEnum):
-    """Kinds of GPUs whose results may not be mixed. The first two are words of the serving harnesses' hardware.txt."""
+    """Classes of GPUs. Results of different classes must not be mixed. The first two names are also used in the file
+    hardware.txt of the serving harnesses."""
 
     GB10_OR_WORKSTATION_BLACKWELL = "gb10_or_workstation_blackwell"
     DATACENTER_BLACKWELL = "datacenter_blackwell"
@@ -30,8 +31,10 @@ _BY_NAME = (
 
 
 def classify(name: str, capability: str | None) -> GpuClass:
-    """Return the class of a GPU: by its compute capability (CUDA C++ Programming Guide, compute capabilities), or by
-    its name if datacenter and consumer chips share a capability or it is not known."""
+    """Return the class of a GPU, from its compute capability (CUDA C++ Programming Guide, compute capabilities).
+
+    The name decides if the capability is unknown, or if datacenter and consumer chips share it.
+    """
     if capability is None:
         return next((kind for pattern, kind in _BY_NAME if pattern.search(name)), GpuClass.UNKNOWN)
     if capability in ("12.0", "12.1"):
@@ -44,7 +47,7 @@ def classify(name: str, capability: str | None) -> GpuClass:
 
 
 def of_all(classes: list[GpuClass]) -> GpuClass:
-    """Return the class of a machine whose GPUs have these classes."""
+    """Return the class of a machine from the classes of its GPUs."""
     if not classes:
         return GpuClass.NONE
     return classes[0] if len(set(classes)) == 1 else GpuClass.MIXED
@@ -58,8 +61,7 @@ _NO_DIGESTS = "transcript digests and op totals from a GB10 are not valid here; 
 
 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
-    """Return what may be concluded for a GB10 from results of a GPU of that class, as sentences, the most important
-    first.
+    """Return the conclusions about a GB10 that results of a GPU class allow, as sentences. The most important is first.
 
     Source for "only 12.x has the FP4 kernels": ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
     """

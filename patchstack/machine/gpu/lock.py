@@ -1,9 +1,9 @@
-"""One run at a time on a GPU: a lock on the machine that has it, for every user and every client.
+"""Lock a GPU, so that only one run uses it at a time. All users and clients of the machine share the lock.
 
-The lock is a directory with an owner file (see `lock_record`), which a small script reads and changes through `ask`.
-The script changes the file only if it is still the one that was judged, and holds a flock(2) meanwhile, which the
-kernel releases when the script ends. So two processes never both get the lock. The owner writes a heartbeat every few
-seconds.
+The lock is a directory on the machine with the GPU. A small script reads and changes the owner file in it (see
+`lock_record`) through `ask`. The script changes the file only if the file is the same as when it was read. During the
+change the script holds a flock(2), which the kernel releases when the script ends. So two processes never both get the
+lock. The owner writes a heartbeat every few seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from patchstack.machine.gpu.lock_record import (
 __all__ = ["GpuTaken", "Held", "Holder", "LockLost", "Place", "Standing", "end_below", "gpu_lock", "let_go_of", "look"]
 
 TOKEN = "PATCHSTACK_GPU_LOCK"  # noqa: S105  (the name of a variable)
-"""The variable that tells programs below `patchstack gpu lock` whose lock they are under."""
+"""The environment variable with the token of the lock, for programs that `patchstack gpu lock` starts."""
 BEAT = 15.0
 STALE = 120.0
 _LONGEST_POLL = 5.0
@@ -116,19 +116,20 @@ fi
 part done :
 """
 )
-"""For `/bin/sh -c`. `look PLACE…` writes nothing. `change PLACE DIGEST FIRST SECOND` replaces the owner file if its
-digest (cksum(1)) is still that one. Exit code: 3 if the digest differs, 5 if the change cannot be made."""
+"""The script for `/bin/sh -c`. `look PLACE…` reads owner files and writes nothing. `change PLACE DIGEST FIRST SECOND`
+replaces an owner file if its digest (cksum(1)) is DIGEST. It exits with 3 if the digest differs, and with 5 if the
+change cannot be made."""
 
 
 class GpuTaken(PatchstackError):
-    """Somebody else has the GPU, so nothing can be judged now."""
+    """Another process has the GPU, so the run cannot start now."""
 
     code = "PS0717"
     exit_code = Exit.INVALID
 
 
 class LockLost(PatchstackError):
-    """The lock was taken from us, or no heartbeat could be written for so long that it may have been."""
+    """Another process took the lock during the run, or may have taken it because no heartbeat could be written."""
 
     code = "PS0718"
     exit_code = Exit.INVALID
@@ -140,13 +141,17 @@ Tell = Callable[[str], None]
 def look(
     ask: Ask, places: tuple[Place, ...] = PLACES, *, tokens: Collection[str] = (), stale: float = STALE
 ) -> tuple[Holder, ...]:
-    """Return who has the GPU, for every place that counts. `tokens` are those of this process. Writes nothing."""
+    """Return who has the GPU, one `Holder` for each place of the lock. Writes nothing.
+
+    `tokens` are the tokens of locks that this process has. After `stale` seconds without a heartbeat, a lock can
+    expire.
+    """
     files, now = _read(ask, places)
     return tuple(holder_of(file, now, tokens=(*tokens, *_inherited()), stale=stale) for file in files)
 
 
 def let_go_of(ask: Ask, holder: Holder) -> bool:
-    """Release a lock that somebody else holds or held. Return False if it changed since it was read."""
+    """Release a lock that another process holds or held. Return False if the lock changed since `holder` was read."""
     return _change(ask, holder.place, holder.digest, free_line(holder.owner), "") is not None
 
 
@@ -162,11 +167,14 @@ def gpu_lock(
     beat: float = BEAT,
     stale: float = STALE,
 ) -> Iterator[Held]:
-    """Hold the GPU's lock during a `with`. A lock whose owner is gone is taken over. A live owner is waited for, up to
-    `wait` seconds, with a message every `every` seconds. A heartbeat is written every `beat` seconds, for which a
-    thread calls `ask`. Below a process that already has the lock (see `TOKEN`), this is the same lock.
+    """Hold the GPU's lock during a `with` block.
 
-    Raises `GpuTaken` if somebody keeps it, and `MissingError` if the machine does not answer or cannot keep a lock.
+    If the lock's owner is gone, the lock is taken over. If the owner is alive, wait up to `wait` seconds, with a
+    message every `every` seconds. A thread writes a heartbeat through `ask` every `beat` seconds. A process that runs
+    under `patchstack gpu lock` (see `TOKEN`) uses the lock of that command.
+
+    Raises `GpuTaken` if another process still has the lock, and `MissingError` if the machine does not answer or the
+    lock cannot be written.
     """
     held = Held(ask, this_process(secrets.token_hex(8), purpose), tell=tell, beat=beat, stale=stale)
     try:
@@ -177,7 +185,8 @@ def gpu_lock(
 
 
 class Held:
-    """A lock that this process has. `notes` say from whom it was taken over. `lost` is the reason why it was lost."""
+    """A lock that this process has. `notes` describe the owners from which it was taken over. `lost` is the reason why
+    the lock was lost; None if it was not."""
 
     def __init__(self, ask: Ask, owner: Owner, *, tell: Tell | None, beat: float, stale: float) -> None:
         self.owner = owner
@@ -200,7 +209,7 @@ class Held:
         return self.owner.token
 
     def check(self) -> None:
-        """Raise `LockLost` if somebody else may have had the GPU in the meantime."""
+        """Raise `LockLost` if another process may have used the GPU since the lock was acquired."""
         if self._inherited and not any(holder.standing is Standing.OURS for holder in look(self._ask, self._places)):
             self.lost = "the lock that this ran under is gone"
         if self.lost is not None:
@@ -209,7 +218,7 @@ class Held:
             )
 
     def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
-        """Acquire the lock, as `gpu_lock` describes."""
+        """Acquire the lock at all places. See `gpu_lock` for the waiting and the errors."""
         self._places = places
         began = told = time.monotonic()
         watched: dict[Place, tuple[str, float]] = {}
@@ -233,7 +242,7 @@ class Held:
             self._thread.start()
 
     def release(self) -> None:
-        """Release the lock. A failure is reported, not raised, because a lock without a heartbeat expires."""
+        """Release the lock. A failure is reported and not raised, because a lock without a heartbeat expires."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
@@ -251,7 +260,7 @@ class Held:
 
     def _free(self, place: Place) -> None:
         digest = self._digests[place]
-        # An interrupted change may or may not have been made; the token in the file shows which.
+        # After an interruption it is unknown whether the change was made. The token in the file shows it.
         for _ in range(3):
             if digest and _change(self._ask, place, digest, free_line(self.owner), "") is not None:
                 break
@@ -266,7 +275,7 @@ class Held:
         return next((holder_of(file, now, tokens=(self.token,), stale=self._stale) for file in files), None)
 
     def _try(self, places: tuple[Place, ...], watched: dict[Place, tuple[str, float]]) -> bool:
-        """Take every place, or none."""
+        """Try to take the lock at every place. If another process has one of them, take none and return False."""
         files, now = _read(self._ask, places)
         if not files:
             raise GpuLockUnusable("no directory is given for the GPU's lock", hint="name a directory for it")
@@ -288,7 +297,7 @@ class Held:
             return True
         self.owner = replace(self.owner, since=now.epoch)
         for holder in holders:
-            self._digests[holder.place] = ""  # from now on the lock may be ours
+            self._digests[holder.place] = ""  # from here on, `release` must check this place
             digest = _change(self._ask, holder.place, holder.digest, taken_line(self.owner), record_line(self.owner))
             if digest is None:  # another process was faster
                 del self._digests[holder.place]
@@ -363,7 +372,7 @@ def _read(ask: Ask, places: tuple[Place, ...]) -> tuple[list[File], Now]:
 
 
 def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str | None:
-    """Replace an owner file, and return its new digest; None if the file no longer has `digest`."""
+    """Replace an owner file and return its new digest. Return None if the file no longer has `digest`."""
     said = ask_parts(ask, SCRIPT, "change", place.path, digest, first, second)["change"]
     if said.code == 3:
         return None
@@ -390,8 +399,8 @@ def _now(parts: dict[str, Reply]) -> Now:
 
 
 def end_below(token: str) -> None:
-    """Kill every program that runs under the lock of that token, at any depth, except this process. Does nothing on a
-    system without /proc."""
+    """Kill every process that runs under the lock with this token, except this process. Does nothing on a system
+    without /proc."""
     mark = f"{TOKEN}={token}".encode()
     for pid, environment in processes.environments():
         if pid != os.getpid() and mark in environment:

@@ -1,8 +1,8 @@
-"""The owner file of a GPU lock: how it is written and read, and whether its owner is alive, gone, or unknown.
+"""Write and read the owner file of a GPU lock, and decide whether its owner is alive.
 
-The file is `owner` in the lock's directory. Its first line has the form that people's scripts use: `FREE
-released-by-NAME EPOCH` if nobody has the GPU, else who has it. patchstack adds a line of JSON that identifies the owner
-exactly, and a line with the last heartbeat, in the time of the machine that has the GPU. Pure functions.
+The file is `owner` in the lock's directory. Its first line has the format of hand-written scripts: `FREE
+released-by-NAME EPOCH` if nobody has the GPU, else the name of the owner. patchstack adds a line of JSON that
+identifies the owner exactly. It also adds a line with the last heartbeat, by the clock of the machine with the GPU.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ from patchstack.machine.ask import Place
 
 SCHEMA = "patchstack.gpu-lock/1"
 ODD = "odd"
-"""The digest of something that is not a file, or that we may not read: it is never taken for that of a dead owner."""
+"""The digest for an `owner` that is not a regular file or cannot be read. Such a lock is never taken over."""
 _MARK = "patchstack:"
 _TOLERANCE = 5.0
 
 
 class Standing(StrEnum):
-    """FREE: nobody has it. OURS: this process has it. LIVE: somebody has it. DEAD: somebody had it and is gone.
-    FOREIGN: the owner is not patchstack, so it is not known whether it is gone. UNREADABLE: the file cannot be read."""
+    """The state of a lock.
+
+    FREE: nobody has the lock. OURS: this process has it. LIVE: another process has it. DEAD: its owner is gone.
+    FOREIGN: the owner is not patchstack, so it is unknown whether the owner is gone. UNREADABLE: the owner file cannot
+    be read.
+    """
 
     FREE = "free"
     OURS = "ours"
@@ -40,9 +44,12 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who has (or wants) a GPU. `token` is unique to one acquisition. `boot`, `namespace`, `pid` and `start` identify a
-    process: the boot of its machine, its process namespace, its number there and its start time. `since` is in seconds
-    of the machine that has the GPU."""
+    """A process that has a GPU's lock, or wants it.
+
+    `token` is unique to one acquisition. `boot` (the boot id of its machine), `namespace` (its PID namespace), `pid`
+    and `start` (its start time) identify the process. `since` is the time of the acquisition in seconds since the
+    epoch, by the clock of the machine with the GPU; 0 if unknown.
+    """
 
     token: str
     user: str
@@ -61,7 +68,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """The last heartbeat: the boot id of the machine, its uptime and its clock, in seconds."""
+    """The last heartbeat, as the machine with the GPU saw it: its boot id, and its uptime and clock in seconds."""
 
     boot: str
     uptime: float | None
@@ -70,7 +77,8 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """The machine when the lock was read: its boot id, process namespace, uptime, and clock."""
+    """The time at which the lock was read, on the machine with the GPU: its boot id, its PID namespace, and its uptime
+    and clock in seconds."""
 
     boot: str
     namespace: str
@@ -80,9 +88,12 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """An owner file as it was read. `text` is None if there is no file. A change must name `digest`. `modified` is the
-    file's time, in seconds. `process` is /proc/PID/stat of the process that it names: empty if that machine has no such
-    process, None if this is not known."""
+    """An owner file as it was read.
+
+    `text` is None if the file does not exist. `digest` must be given to change the file. `modified` is the modification
+    time in seconds since the epoch. `process` is /proc/PID/stat of the process in the file, on the machine with the
+    GPU; empty if the process does not exist, None if unknown.
+    """
 
     place: Place
     text: str | None
@@ -93,7 +104,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The meaning of an owner file. `words` are for people. `owner` is set if the owner is patchstack."""
+    """The meaning of an owner file. `words` describe it for a message. `owner` is set if the file is patchstack's."""
 
     place: Place
     standing: Standing
@@ -103,7 +114,7 @@ class Holder:
 
 
 def this_process(token: str, purpose: str) -> Owner:
-    """Return this process as an owner."""
+    """Return this process as the owner of a lock with this token and purpose."""
     started = processes.stat(os.getpid())
     return Owner(
         token=token,
@@ -118,7 +129,8 @@ def this_process(token: str, purpose: str) -> Owner:
 
 
 def process_here(owner: Owner) -> str | None:
-    """Return /proc/PID/stat of an owner on this machine and in this namespace; None if it is elsewhere."""
+    """Return /proc/PID/stat of an owner; empty if its process has ended. Return None if the owner belongs to a
+    different machine or PID namespace, or if other processes are not visible."""
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None
@@ -141,8 +153,8 @@ def record_line(owner: Owner) -> str:
 
 
 def read_owner(text: str) -> tuple[Owner, Sign] | None:
-    """Return the owner and its last heartbeat from a file of patchstack; None if it is a different or incomplete
-    file."""
+    """Return the owner and its last heartbeat from the text of an owner file. Return None if the file is not
+    patchstack's or is incomplete."""
     lines = text.splitlines()
     if len(lines) != 3 or not lines[0].startswith(_MARK):
         return None
@@ -161,12 +173,11 @@ def read_owner(text: str) -> tuple[Owner, Sign] | None:
 
 
 def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, unchanged: float = 0.0) -> Holder:
-    """Return the meaning of an owner file. `tokens` are those of this process. After `stale` seconds without a
-    heartbeat, an owner whose process cannot be inspected counts as gone. `unchanged` is how long we have seen the file
-    unchanged, in seconds.
+    """Return the meaning of an owner file.
 
-    A process that exists is alive, even after a long silence. A process that does not exist is gone, even without
-    silence.
+    `tokens` are the tokens of locks that this process has. If the owner's process can be inspected, the owner is alive
+    exactly if this process exists, whatever its heartbeat. Otherwise the owner is gone after `stale` seconds without a
+    heartbeat. `unchanged` is the time in seconds for which the caller has seen the file unchanged.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:
         words = "free" if file.text is None else f"free ({' '.join(file.text.split())[:120]})"
@@ -186,7 +197,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
 
 
 def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, unchanged: float) -> str | None:
-    """Return why an owner is gone; None if it is not."""
+    """Return why an owner is gone. Return None if it may be alive."""
     if sign.boot and now.boot and sign.boot != now.boot:
         return "the machine was restarted since then"
     process = process_here(owner)
@@ -225,7 +236,7 @@ def _not_ours(file: File, now: Now, *, stale: float, unchanged: float) -> Holder
 
 
 def _age(sign: Sign, now: Now) -> float | None:
-    """Return the seconds since a heartbeat, by the uptime, which clock changes do not affect, else by the clock."""
+    """Return the seconds since a heartbeat. The uptime is used if possible, because clock changes do not affect it."""
     if sign.uptime is not None and now.uptime is not None and sign.boot == now.boot:
         return now.uptime - sign.uptime
     return now.epoch - sign.epoch
@@ -239,7 +250,7 @@ def _since(owner: Owner, now: Now) -> str:
 
 
 def _told(text: str, now: Now) -> str:
-    """Return the age of a line that has a time at its end, in words."""
+    """Return the age of an owner line in words, if the line ends with a time. Otherwise return an empty text."""
     last = re.search(r"\b(\d{10})\s*$", text)
     seconds = now.epoch - int(last[1]) if last else -1.0
     return f" for {seconds / 60:.0f} min" if seconds >= 0 else ""

@@ -1,7 +1,7 @@
-"""Check whether a machine is fit for measurements: idle GPU, no foreign containers, idle CPUs, no throttling, and the
-lock.
+"""Check whether a machine is ready for measurements: an idle GPU without throttling, idle CPUs, no other containers,
+and a free GPU lock.
 
-An unfit machine makes a gate INVALID, never FAIL, because this checks the machine and not the build.
+A machine that is not ready makes a gate INVALID and never FAIL, because these checks are not about the build.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from patchstack.verdict import Verdict
 GPU_CHECKS = ("gpu", "gpu-apps", "gpu-load", "throttle", "lock")
 NAMES = (*GPU_CHECKS, "containers", "cpu-load")
 _SETTLING = ("gpu-apps", "gpu-load", "throttle", "cpu-load")
-"""Checks that may soon pass, for example after a profiler or a build that has just ended."""
+"""The checks that may soon pass without action, for example when a build has just ended."""
 _HIDDEN_MEMORY = 1024.0
-"""MiB in use on a GPU that mean a user exists, if processes cannot be seen. A CUDA context alone takes a few
-hundred."""
+"""If processes are not visible, more than this many MiB in use mean that another program uses the GPU. A CUDA context
+alone uses a few hundred."""
 _POLL = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The requirements of a run. `gpu`: it needs a GPU. `allow` are names of checks that need not hold. `apps` and
-    `containers` are patterns (`*/Xorg`) of programs, and of containers by name or image, that may run. `gpu_load` is
-    how busy a GPU may be, in percent; `cpu_load` is the share of the CPUs that may be busy. `settle` is how long to
-    wait for checks that may soon pass, in seconds."""
+    """The requirements of a run.
+
+    `gpu` is whether it needs a GPU. `allow` has the names of checks that may fail. `apps` has patterns of programs that
+    may use the GPU, for example `*/Xorg`. `containers` has patterns of names or images of containers that may run.
+    `gpu_load` is the largest load of a GPU, in percent. `cpu_load` is the largest share of busy CPUs (0 to 1). `settle`
+    is the time to wait for checks that may soon pass, in seconds.
+    """
 
     gpu: bool = True
     allow: frozenset[str] = frozenset()
@@ -50,7 +53,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check: PASS, FAIL (it was seen not to hold) or INVALID (it could not be read). `words` say what was found."""
+    """The result of one check. FAIL means that the check does not hold, INVALID that the state could not be read.
+    `words` describe the state. `allowed` is whether the user allows the check to fail."""
 
     name: str
     verdict: Verdict
@@ -64,7 +68,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """All checks, the hardware, and how long it took to settle, in seconds."""
+    """The results of all checks, and the hardware. `waited` is the time in seconds for which checks were repeated."""
 
     checks: tuple[Check, ...]
     hardware: Hardware
@@ -76,18 +80,17 @@ class Preflight:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of a gate as far as the machine decides it: INVALID, never FAIL. PASS means that the gate can
-        run."""
+        """PASS if a gate can run on the machine, else INVALID."""
         return Verdict.PASS if self.ok else Verdict.INVALID
 
     @property
     def reason(self) -> str:
-        """The reason why the machine is not fit, in one line; empty if it is fit."""
+        """The reason why the machine is not ready, in one line; empty if it is ready."""
         return "; ".join(f"{check.name}: {check.words}" for check in self.checks if not check.ok)
 
 
 def allowed(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the names of checks that a user gave. Raises `UsageError` for an unknown name."""
+    """Return the names of checks as a set. Raises `UsageError` if a name is not a check."""
     for name in names:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
@@ -107,9 +110,10 @@ def preflight(
     held: Held | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Preflight:
-    """Check the machine until all checks hold, or waiting cannot help, or `wanted.settle` is over.
+    """Check the machine, and repeat the checks while waiting can help, for up to `wanted.settle` seconds.
 
-    `held` is the lock that the caller has. Raises `MissingError` if the machine does not answer.
+    `held` is the lock that the caller has, if any. `tell` receives a message before the first wait. Raises `UsageError`
+    if `wanted.allow` has an unknown name, and `MissingError` if the machine does not answer.
     """
     allowed(tuple(wanted.allow))
     began = time.monotonic()
@@ -133,7 +137,7 @@ def preflight(
 def preflight_checks(
     machine: Hardware, activity: Activity, holders: tuple[Holder, ...], wanted: Wanted, *, own: str
 ) -> tuple[Check, ...]:
-    """Return the checks of the probed state. `own` is the owner label of this process's containers."""
+    """Return the results of all checks for a probed state. `own` is the owner label of this process's containers."""
     checks = [_containers(activity, wanted, own), _cpu(activity, wanted)]
     if wanted.gpu:
         checks = [_gpu(machine), *(_running(machine, activity, wanted) if machine.gpus else ()), *checks]
@@ -165,7 +169,7 @@ def _apps(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         return _check("gpu-apps", Verdict.FAIL, f"{_count(len(strange), 'compute process')}: {words}{more}")
     if activity.contained is None:
         return _check("gpu-apps", Verdict.PASS, "no compute processes" if not activity.apps else "none but allowed")
-    # Processes of other containers and of the machine itself are not listed here. Their memory is counted.
+    # Inside a container, processes outside it are not listed, but their GPU memory is counted.
     used = [gpu.memory for gpu in activity.gpus or ()]
     known = [memory for memory in used if memory is not None]
     if any(memory > _HIDDEN_MEMORY for memory in known):
@@ -226,15 +230,16 @@ def _permitted(container: Container, wanted: Wanted) -> bool:
 
 
 def _called(container: Container) -> str:
-    """Return a container's name for people. A job of a different patchstack is marked as such; an image without a name
-    is left out."""
+    """Return a container's name for a message. It includes the image if that has a name, or the job if another
+    patchstack process runs it."""
     if container.job:
         return f"{container.name} (a patchstack job: {container.job})"
     return container.name if container.image.startswith("sha256:") else f"{container.name} ({container.image})"
 
 
 def _cpu(activity: Activity, wanted: Wanted) -> Check:
-    """Check the current CPU load. The load average of one minute would still include a build that has just ended."""
+    """Check the current CPU load. The one-minute load average is a fallback, because it would still include a build
+    that has just ended."""
     average = f"; load average {activity.load:g}" if activity.load is not None else ""
     busy = activity.busy if activity.busy is not None else activity.load
     if busy is None or activity.cpus is None:
@@ -262,7 +267,7 @@ def _may_settle(check: Check) -> bool:
 
 
 def _timed(checks: tuple[Check, ...], waited: float) -> tuple[Check, ...]:
-    """Return the checks, with the time waited added to those that were waited for."""
+    """Return the checks. Add the time waited to the words of checks that may soon pass."""
     return tuple(
         replace(check, words=f"{check.words} (after {waited:.0f} s)") if check.name in _SETTLING else check
         for check in checks

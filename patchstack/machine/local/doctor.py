@@ -1,4 +1,4 @@
-"""Check that this machine has what verify and build need, and how to get what is missing."""
+"""Check that this machine has everything that `verify` and `build` need. Say how to install missing parts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from patchstack.machine.local.toolchain import Tool
 
 GIT = (2, 32)
 CMAKE = (3, 18)
-"""The oldest CMake that knows CUDA architectures."""
+"""The oldest CMake version that supports CUDA architectures."""
 CUDA_121 = (12, 9)
-"""CUDA Features Archive, 12.9: the first toolkit with a compiler target for sm_121."""
+"""The first CUDA toolkit with a compiler target for sm_121. Source: CUDA Features Archive, 12.9."""
 _ROOM = 10 << 30
 _CUDA = "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image"
 _APT = {"git": "git", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "ccache": "ccache"}
 
 
 class State(StrEnum):
-    """OK: it exists. MISSING: it is missing or too old, and something needs it. OPTIONAL: it is missing, and only extra
-    features need it."""
+    """The state of a requirement.
+
+    OK: it exists. MISSING: it is missing or too old, and verify or build needs it. OPTIONAL: it is missing or too old,
+    and only extra features need it.
+    """
 
     OK = "ok"
     MISSING = "missing"
@@ -33,8 +36,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One requirement. `found` is what was found, in words; `use` is its purpose; `get` is how to get it if it is
-    missing; `details` are single values for scripts."""
+    """The check of one requirement.
+
+    `found` describes what exists on this machine. `use` is the purpose of the requirement. `get` says how to install
+    it; None if nothing is missing. `details` has single values for scripts.
+    """
 
     group: str
     name: str
@@ -47,7 +53,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """All checks. `verify`: everything that verify needs exists. `builds`: the specs of the engines that can build."""
+    """The results of all checks. `verify` is whether `patchstack verify` can run. `builds` has the specs of the engines
+    that can build."""
 
     checks: tuple[Check, ...]
     verify: bool
@@ -59,7 +66,7 @@ class Checkup:
 
 
 def checkup_of(facts: Facts) -> Checkup:
-    """Return the checks on these facts. A pure function."""
+    """Check the facts about a machine. A pure function."""
     git = facts.tools.get("git")
     proofs = all(facts.packages.get(name, False) for name in ("in_toto_attestation", "elftools"))
     able = tuple(engine.spec for engine in facts.engines if _can_build(engine, facts))
@@ -266,7 +273,7 @@ def _gpus(facts: Facts) -> Iterator[Check]:
 
 
 def _absent(name: str, facts: Facts) -> str:
-    """Say whether a tool was not found, or did not answer in time (a missing disk, a hanging daemon)."""
+    """Say whether a tool was not found, or did not answer in time (for example, because a daemon hangs)."""
     return "no answer in time" if name in facts.late else "not found"
 
 

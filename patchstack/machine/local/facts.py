@@ -29,7 +29,7 @@ _GPU_QUERY = "--query-gpu=name,compute_cap,driver_version,memory.total"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineReply:
-    """The answer of an engine: `about`, or why it did not answer, and what to do about that."""
+    """The reply of an engine: `about`, or `problem` and `hint` if the engine did not answer."""
 
     spec: str
     about: About | None = None
@@ -39,7 +39,7 @@ class EngineReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU as nvidia-smi reports it: `capability` like `12.1`, `memory` with its unit."""
+    """A GPU as nvidia-smi reports it. `capability` is the compute capability, such as `12.1`. `memory` has its unit."""
 
     name: str
     capability: str
@@ -49,10 +49,13 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts. `tools` has None for a missing tool. `nvcc_problem` says why CUDACXX is wrong. `packages` says which
-    of `PACKAGES` can be imported, `installed` where more come from. `contexts` are Docker's; `current` is the one that
-    `docker` uses, and the setting that selects it. `gpu_problem` is the reason why an existing nvidia-smi reported
-    nothing. Sizes are in bytes. `late` names what did not answer in time."""
+    """The facts about this machine. Sizes are in bytes.
+
+    `tools` has None for a missing tool. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` says which
+    of `PACKAGES` can be imported. `installed` is how patchstack was installed. `contexts` are the names of Docker's
+    contexts. `current` is the URL that `docker` uses and the setting that selects it. `gpu_problem` is the reason why
+    nvidia-smi exists but reports no GPUs. `late` has the names of the questions without an answer in time.
+    """
 
     tools: Mapping[str, Tool | None]
     nvcc: Tool | None
@@ -81,10 +84,11 @@ Opener = Callable[[str], Engine]
 def gather(
     specs: Sequence[str], env: Mapping[str, str], *, cache: Path, open_engine: Opener, roots: Sequence[Path] = ROOTS
 ) -> Facts:
-    """Ask this machine and the engines of those specs. Takes as long as the slowest one, and hardly more than 20 s.
+    """Collect the facts about this machine and about the engines `specs`. All questions run at the same time, so this
+    takes as long as the slowest, about 20 s at most.
 
-    `env` is the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is our cache directory. `roots` are the
-    directories where CUDA toolkits are installed. Raises `UsageError` for a spec that names no engine.
+    `env` is the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is the cache directory of patchstack.
+    `roots` are the directories in which CUDA toolkits are installed. Raises `UsageError` if a spec is not an engine.
     """
     questions: dict[str, tuple[Callable[[], Any], float]] = {
         name: (lambda name=name: find_tool(name, env), _SECONDS)  # type: ignore[misc]
@@ -133,9 +137,11 @@ def gather(
 def ask_together(
     questions: Mapping[str, tuple[Callable[[], Any], float]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Ask each question in its own thread, with its limit in seconds. Return the answers, and the names of those that
-    did not come in time. A late thread is abandoned; it ends with this process at the latest. Errors of a question are
-    raised."""
+    """Run each question in its own thread. A question is a function and its time limit in seconds.
+
+    Return the answers by name, and the names of the questions without an answer in time. A late thread is abandoned; it
+    ends with this process at the latest. If a question raises an error, this function raises it.
+    """
     answers: dict[str, Any] = {}
     raised: list[BaseException] = []
 
@@ -169,7 +175,7 @@ def _ask(spec: str, open_engine: Opener) -> EngineReply:
             engine.close()
     except PatchstackError as error:
         if isinstance(error, UsageError) and spec != "docker":
-            # The user named a wrong engine. For `docker` the mistake is in Docker's configuration, which is a finding.
+            # The user named a wrong engine. For `docker`, the fault is in Docker's configuration, which is reported.
             raise
         return EngineReply(spec=spec, problem=error.message, hint=error.hint)
 
@@ -182,7 +188,7 @@ def _nvcc(env: Mapping[str, str], roots: Sequence[Path]) -> tuple[Tool | None, s
 
 
 def _program(args: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return the output of a program; None if it does not exist or fails."""
+    """Run a program and return its output. Return None if the program does not exist or fails."""
     place = shutil.which(args[0], path=env.get("PATH"))
     if place is None:
         return None
@@ -195,7 +201,7 @@ def _program(args: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def _buildx(env: Mapping[str, str]) -> str | None:
-    """Return the version of buildx (`v0.17.1`)."""
+    """Return the version of buildx, for example `v0.17.1`. Return None if buildx does not exist."""
     said = _program(["docker", "buildx", "version"], env)
     if not said:
         return None
@@ -212,7 +218,7 @@ def _gpus(env: Mapping[str, str]) -> tuple[tuple[Gpu, ...] | None, str]:
 
 
 def read_gpus(said: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in the comma-separated lines of nvidia-smi. Lines of a different form are ignored."""
+    """Return the GPUs from the comma-separated lines of nvidia-smi. Lines with a different format are ignored."""
     rows = [[field.strip() for field in line.split(",")] for line in said.splitlines()]
     return tuple(
         Gpu(name=row[0], capability=row[1], driver=row[2], memory=row[3]) for row in rows if len(row) == 4 and row[0]
@@ -220,8 +226,8 @@ def read_gpus(said: str) -> tuple[Gpu, ...]:
 
 
 def _contexts(env: Mapping[str, str]) -> tuple[tuple[str, ...], str, str]:
-    """Return the names of Docker's contexts, the one that `docker` uses, and what is wrong with Docker's
-    configuration."""
+    """Return the names of Docker's contexts, the URL that `docker` uses with its source, and the problem with Docker's
+    configuration (empty if there is none)."""
     from patchstack.engine.docker.endpoint import contexts, resolve
 
     config = Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
@@ -240,7 +246,7 @@ def _podman_socket(env: Mapping[str, str]) -> str | None:
 
 
 def _free(path: Path) -> int | None:
-    """Return the free bytes on the disk of a path, which need not exist."""
+    """Return the free bytes on the disk that has a path. The path need not exist. Return None if they are unknown."""
     for place in (path, *path.absolute().parents):
         try:
             return shutil.disk_usage(place).free

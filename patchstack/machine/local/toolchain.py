@@ -1,4 +1,4 @@
-"""The programs of this machine that a build needs: their paths, how they were found, and their versions."""
+"""Find the programs on this machine that a build needs, with their paths and versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patchstack.errors import MissingError
 from patchstack.process import clean_environment, run
 
 ROOTS = (Path("/usr/local"),)
-"""Where CUDA toolkits are installed, as `cuda` and `cuda-13.0`."""
+"""The directories in which CUDA toolkits are installed, under names such as `cuda` and `cuda-13.0`."""
 _SECONDS = 10.0
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -26,8 +26,8 @@ _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program. `version` is the one it prints (`13.0.88`), empty if it prints none. `found_by` is how it was found:
-    `CUDACXX`, `PATH`, a directory, or a Python package."""
+    """A program. `version` is the version that it prints, for example `13.0.88`; empty if it prints none. `found_by` is
+    how it was found: `CUDACXX`, `PATH`, a directory, or a Python package."""
 
     name: str
     path: Path
@@ -35,23 +35,23 @@ class Tool:
     found_by: str
 
     def at_least(self, *wanted: int) -> bool:
-        """Return whether its version is at least that one; False if it is not known."""
+        """Return whether the version is at least `wanted`. Return False if the version is unknown."""
         numbers = tuple(int(number) for number in re.findall(r"\d+", self.version))
         return bool(numbers) and numbers >= wanted
 
 
 def find_tool(name: str, env: Mapping[str, str]) -> Tool | None:
-    """Return a program on the PATH of an environment; None if it does not exist or does not start."""
+    """Return a program on the PATH of an environment. Return None if it does not exist or does not start."""
     found = shutil.which(name, path=env.get("PATH", _DEFAULT_PATH))
     return _tool(name, Path(found), "PATH", env) if found else None
 
 
 def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
-    """Return the CUDA compiler that CMake would use: the one that CUDACXX names, else the one on PATH, else that of a
-    toolkit that CUDA_HOME or CUDA_PATH names, or of one below the roots (`cuda` before `cuda-13.0` before `cuda-12.9`).
-    None if there is none.
+    """Return the CUDA compiler that CMake would use. Return None if no compiler exists.
 
-    Raises `MissingError` if CUDACXX names something that cannot be run: CMake would fail as well.
+    The first existing one is used: CUDACXX, nvcc on PATH, nvcc in CUDA_HOME or CUDA_PATH, nvcc in a toolkit below the
+    roots (`cuda` before `cuda-13.0` before `cuda-12.9`), or nvcc in a Python package. Raises `MissingError` if CUDACXX
+    cannot be run, because CMake would fail too.
     """
     named = env.get("CUDACXX", "").strip()
     if named:
@@ -66,9 +66,11 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
 
 
 def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
-    """Return a program of the CUDA toolkit (`cuobjdump`): on PATH, of the toolkit that CUDA_HOME or CUDA_PATH names, of
-    one below the roots, or of a Python package (`nvidia-cuda-cuobjdump`) that this Python has; None if there is
-    none."""
+    """Return a program of the CUDA toolkit, for example `cuobjdump`. Return None if it does not exist.
+
+    It is searched on PATH, in CUDA_HOME and CUDA_PATH, in the toolkits below the roots, and in installed Python
+    packages such as `nvidia-cuda-cuobjdump`.
+    """
     on_path = find_tool(name, env)
     if on_path is not None:
         return on_path
@@ -81,8 +83,8 @@ def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = RO
 
 
 def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
-    """Return the directory of the toolkit of an nvcc, as nvcc itself reports it, because nvcc may be a script or a
-    link. Raises `MissingError` if it does not report one."""
+    """Return the toolkit directory that nvcc itself reports. Its own path is not used, because nvcc may be a script or
+    a link. Raises `MissingError` if nvcc reports no complete toolkit."""
     finished = run([str(nvcc.path), "--dryrun", "-x", "cu", "-c", os.devnull], env=_environment(env), timeout=_SECONDS)
     said = _TOP.search(finished.stderr.decode("utf-8", "replace"))
     root = Path(said[1].strip()).resolve() if said else None
@@ -102,7 +104,7 @@ def _places(name: str, env: Mapping[str, str], roots: Sequence[Path]) -> Iterato
         for toolkit in sorted(_toolkits(root), key=_age, reverse=True):
             yield toolkit / "bin" / name, str(toolkit / "bin")
     for entry in dict.fromkeys(sys.path):
-        # nvidia/cuda_cuobjdump/bin in wheels for CUDA 12, nvidia/cu13/bin in those for 13.
+        # Wheels for CUDA 12 have nvidia/cuda_cuobjdump/bin, wheels for CUDA 13 have nvidia/cu13/bin.
         for place in sorted(Path(entry, "nvidia").glob(f"*/bin/{name}")) if entry else ():
             yield place, "a Python package"
 
@@ -114,13 +116,14 @@ def _toolkits(root: Path) -> Iterable[Path]:
 
 
 def _age(toolkit: Path) -> tuple[int, ...]:
-    """Return a sort key: `cuda`, which the machine's owner chose, comes before the newest version."""
+    """Return a sort key by version. `cuda` is larger than every version, because the machine's administrator chose
+    it."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", toolkit.name))
     return numbers or (sys.maxsize,)
 
 
 def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool | None:
-    """Return the program at a path with its version; None if it cannot be started."""
+    """Return the program at a path with its version. Return None if it cannot be started."""
     try:
         finished = run([str(path), "--version"], env=_environment(env), timeout=_SECONDS)
     except (MissingError, OSError):
@@ -131,8 +134,11 @@ def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool 
 
 
 def read_version(said: str) -> str:
-    """Return the version in the output of `--version`; empty if there is none. CUDA's tools print a copyright's years
-    and a build's date before it; compilers print their packager's version first, in parentheses."""
+    """Return the version in the output of `--version`. Return an empty text if the output has none.
+
+    CUDA's tools print the years of a copyright and the date of a build before the version. Compilers print the
+    packager's version before it, in parentheses.
+    """
     if match := _CUDA_VERSION.search(said):
         return match[2] or match[1]
     first = (said.strip().splitlines() or [""])[0]
