@@ -1,1 +1,1 @@
-"""A small upstream with a fork and its series, to try patchstack without a network."""
+"""A small upstream repository with a fork and a series, for trying patchstack without a network."""

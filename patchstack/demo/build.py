@@ -1,4 +1,4 @@
-"""Create the demo's repositories, series and workspaces, with the same ids on every machine."""
+"""Create the demo's repositories, series and workspaces. The commit ids are the same on every machine."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ _BROKEN_SERIES = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A series that differs from its fork: its name in the broken workspace, and the change."""
+    """A series that differs from its fork. `name` is its name in the broken workspace, `what` describes the
+    difference."""
 
     name: str
     what: str
@@ -109,13 +110,15 @@ DROPPED = Broken(name="dropped", what="patch 0004 was deleted")
 MOVED = Broken(name="moved-on", what="the fork has a commit that was never exported")
 
 GOOD, CHANGED, LOST = "paged-next", "coarse-keys", "short-log"
-"""Branches of the fork with one more commit than the series: the first does not change a model's output, the second
-changes it, the third loses output. The last two start from the first."""
+"""The branches of the fork with commits that are not in the series.
+
+GOOD has one more commit, which does not change the model's output. CHANGED and LOST each add one commit to GOOD: the
+commit of CHANGED changes the model's output, and the commit of LOST loses a part of a program's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """A created demo: its directory, the file of the valid workspace, the pin."""
+    """A created demo. `workspace` is the file of the valid workspace, `pin` the commit id of the pin."""
 
     root: Path
     workspace: Path
@@ -123,7 +126,7 @@ class Demo:
 
 
 def build_demo(root: Path) -> Demo:
-    """Create the demo in a new or empty directory. Raises `UsageError` if the directory is not empty."""
+    """Create the demo in a directory that is new or empty. Raises `UsageError` if the directory is not empty."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise AlreadyExists(f"{root} already exists", hint="name a different directory: patchstack demo DIR")
     root.mkdir(parents=True, exist_ok=True)
@@ -154,7 +157,7 @@ def build_demo(root: Path) -> Demo:
 
 
 def _break(root: Path, pin: str) -> None:
-    """Create copies of the series, broken in three ways, and a workspace for them."""
+    """Create a second workspace with three broken series."""
     for broken in (EDITED, DROPPED):
         shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / broken.name)
     edited = _numbered(root / "broken" / "patches" / EDITED.name, 2)
@@ -186,7 +189,7 @@ def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:
 
 
 class _Repository:
-    """A repository under construction: files in memory, and commits one hour apart."""
+    """A repository that is being created. Its files are in memory, and its commits are one hour apart."""
 
     def __init__(self, path: Path, branch: str, start: _Repository | None = None) -> None:
         self.path = path
@@ -202,13 +205,13 @@ class _Repository:
         self.branch(branch)
 
     def branch(self, name: str) -> None:
-        """Start a new branch here and continue on it."""
+        """Create a branch at the current commit. Later commits are on this branch."""
         self._ref = f"refs/heads/{name}"
         if self._head is not None:
             self._repository.references.create(self._ref, self._head, force=True)
 
     def aside(self, name: str, chapter: Chapter) -> None:
-        """Commit a chapter on a separate branch, then return to this branch."""
+        """Commit a chapter on a new branch, then return to the current branch."""
         ref, head, files = self._ref, self._head, dict(self.files)
         self.branch(name)
         self.tell(chapter)
@@ -218,14 +221,16 @@ class _Repository:
         self.files.update({path: (content, executable) for path, content, executable in files})
 
     def tell(self, chapter: Chapter) -> None:
-        """Commit a chapter."""
+        """Apply the edits of a chapter to the files, and commit them."""
         for edit in chapter.edits:
             if isinstance(edit, Create):
                 self.files[edit.path] = ((_HERE / "fork" / edit.source).read_bytes(), edit.executable)
             elif isinstance(edit, Replace):
                 content, executable = self.files[edit.path]
                 if content.count(edit.old.encode()) != 1:
-                    raise ValueError(f"{chapter.subject}: {edit.path} does not hold the text to replace exactly once")
+                    raise ValueError(
+                        f"{chapter.subject}: {edit.path} must have exactly one copy of the text to replace"
+                    )
                 self.files[edit.path] = (content.replace(edit.old.encode(), edit.new.encode()), executable)
         self.commit(chapter.subject, chapter.body)
 
@@ -242,13 +247,13 @@ class _Repository:
         return str(self._head)
 
     def check_out(self) -> None:
-        """Write the branch's files into the work tree."""
+        """Write the files of the current branch into the work tree."""
         self._repository.set_head(self._ref)
         self._repository.checkout(self._ref, strategy=pygit2.enums.CheckoutStrategy.FORCE)
 
 
 def _export(root: Path, pin: str) -> None:
-    """Write the series from the fork, as `patchstack export` does."""
+    """Write the patch files of the series from the fork, as `patchstack export` does."""
     objects = Objects()
     repository = Repository.open("fork", root / "fork")
     objects.add_directory(repository.object_directory, "fork")

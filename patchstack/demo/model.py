@@ -1,6 +1,6 @@
-"""Create the model file that `minillm-make-model --seed N` writes, without running that program.
+"""Create the same model file as `minillm-make-model --seed N`, without running this program.
 
-The format is that of `src/model-io.cpp` of the demo's upstream, the weights are those of `model::randomize`.
+The format is from `src/model-io.cpp` of the demo's upstream. The weights are from its `model::randomize`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STEPS = 1 << 23
 
 
 def model_file(seed: int) -> bytes:
-    """Return the bytes of a model with random weights. Numbers have 4 bytes, little-endian."""
+    """Return the bytes of a model file with random weights. Every number has 4 bytes and is little-endian."""
     sizes = (_VOCABULARY, _CONTEXT, _WIDTH, _LAYERS, _HEADS, _HEADS_KV, _FF, _FF_EXPERT, _EXPERTS, _EXPERTS_USED)
     parts = [b"MLLM", struct.pack("<11I2f", 1, *sizes, _ROPE_BASE, _NORM_EPS)]
     for name, columns, rows in _tensors():
@@ -28,7 +28,8 @@ def model_file(seed: int) -> bytes:
 
 
 def _tensors() -> Iterator[tuple[str, int, int]]:
-    """Yield names, columns and rows, in the order of the file. Layers: attention, recurrent, attention with experts."""
+    """Yield the name, columns and rows of each tensor, in the order of the file. The three layers are attention,
+    recurrent, and attention with experts."""
     yield "tok_embd", _WIDTH, _VOCABULARY
     for layer in range(_LAYERS):
         recurrent, experts = layer % 3 == 1, layer % 3 == 2
@@ -50,8 +51,8 @@ def _tensors() -> Iterator[tuple[str, int, int]]:
 
 
 def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
-    """Return the weights of one tensor: from -scale to scale, around 1 for a norm. Each step is rounded to 32 bits, as
-    a C++ float."""
+    """Return random weights for one tensor. They are between -scale and scale; for a norm, 1 is added. Each step is
+    rounded to 32 bits, like a C++ float."""
     norm = name.endswith("_norm")
     scale = _float32(0.1 if norm else math.sqrt(_float32(3.0 / (1 if name == "tok_embd" else columns))))
     state = seed
@@ -66,8 +67,8 @@ def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
 
 
 def _bias() -> list[float]:
-    """Return the output bias, which prefers blanks and lower-case letters. Random logits alone would give text that a
-    terminal cannot show."""
+    """Return the output bias, which prefers spaces and lower-case letters. Without it, random logits would give text
+    that a terminal cannot show."""
     return [0.0 if token == 32 or 97 <= token <= 122 else -6.0 for token in range(_VOCABULARY)]
 
 

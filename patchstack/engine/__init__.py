@@ -1,1 +1,1 @@
-"""The engines that run jobs. Code that runs jobs uses only the interface in `protocol`."""
+"""The engines that run jobs. Other packages use them only through the interface in `protocol`."""

@@ -1,4 +1,5 @@
-"""Trees of files as tar streams. Packing is deterministic, and unpacking treats the stream as untrusted."""
+"""Pack trees of files into tar streams and unpack them. Packing is deterministic. Unpacking does not trust the
+stream."""
 
 from __future__ import annotations
 
@@ -13,14 +14,17 @@ from typing import BinaryIO
 from patchstack.causes import UnsafeArchive
 
 OWNER = 1000
-"""The user and group id of jobs in a container, and of the files that are sent there."""
+"""The user id and group id of jobs in a container, and of the files that are sent to a container."""
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file (its content in `data` or in `file`), a symbolic link (its target in `link`) or, with none of them, a
-    directory. `path` is relative."""
+    """An entry of an archive. `path` is relative.
+
+    A file has its content in `data` or in the file `file`. A symbolic link has its target in `link`. An entry without
+    these three is a directory.
+    """
 
     path: str
     data: bytes | None = None
@@ -30,9 +34,11 @@ class Entry:
 
 
 def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
-    """Yield a tar stream (pax) of the entries and of their directories, all owned by `OWNER`, in blocks of about 1 MiB.
-    `mtime` is the time of every entry, in seconds since the epoch. The first entry is `.`, so that the target directory
-    belongs to `OWNER` too."""
+    """Yield a tar stream (pax) of the entries and their parent directories, in blocks of about 1 MiB.
+
+    Every entry belongs to `OWNER`, and has the time `mtime` in seconds since the epoch. The first entry is `.`, so that
+    the target directory also belongs to `OWNER`.
+    """
     buffer = io.BytesIO()
     made: set[str] = set()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -72,7 +78,7 @@ def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
 
 
 def _taken(buffer: io.BytesIO) -> bytes:
-    """Return the content of a buffer, and empty it."""
+    """Return the content of a buffer and empty the buffer."""
     taken = buffer.getvalue()
     buffer.seek(0)
     buffer.truncate()
@@ -80,8 +86,8 @@ def _taken(buffer: io.BytesIO) -> bytes:
 
 
 def whole_blocks(content: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield `size` bytes of a file and the padding of the last block in a tar archive. Raises `MissingError` for a file
-    that became shorter."""
+    """Yield `size` bytes of a file, then the padding to a whole tar block. Raises `MissingError` if the file became
+    shorter."""
     left = size
     while left:
         if not (block := content.read(min(left, _BLOCK))):
@@ -102,13 +108,13 @@ def _info(path: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits on what is copied from an engine: bytes of all files, and entries."""
+    """The limits for a copy from an engine: `size` is the number of bytes of all files, `entries` that of entries."""
 
     size: int
     entries: int
 
     def check(self, size: int, entries: int) -> None:
-        """Raise `MissingError` if the limits are exceeded."""
+        """Raise `MissingError` if the bytes or entries so far exceed a limit."""
         if size > self.size:
             raise UnsafeArchive(f"the job made more than {self.size >> 20} MiB, which are not copied here")
         if entries > self.entries:
@@ -116,12 +122,11 @@ class Bounds:
 
 
 def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
-    """Unpack regular files, directories, and symbolic links to a name in the same directory. Return the files and
-    links.
+    """Unpack a tar stream into the directory `into`. Return the files and links.
 
-    The output of a build is untrusted. Raises `MissingError` for entries of other kinds, absolute paths, paths with
-    `..`, links that lead elsewhere, and for more than the bounds. Nothing is written outside `into`. Only one block is
-    in memory at a time.
+    The output of a build is untrusted, so nothing is written outside `into`. Allowed are regular files, directories,
+    and symbolic links to a name in the same directory. Raises `MissingError` for any other entry, an absolute path, a
+    path with `..`, and if the bounds are exceeded. Only one block is in memory at a time.
     """
     try:
         return _unpacked(stream, into, bounds)
@@ -139,17 +144,17 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
             bounds.check(size, entries)
             path = PurePosixPath(info.name)
             if path.is_absolute() or ".." in path.parts:
-                raise UnsafeArchive(f"the archive has an entry that leads out of it: {info.name}")
+                raise UnsafeArchive(f"archive entry is outside the target directory: {info.name}")
             target = into / path
             if info.isdir():
                 target.mkdir(parents=True, exist_ok=True)
                 continue
             if not target.resolve().is_relative_to(into.resolve()):
-                raise UnsafeArchive(f"the archive has an entry that leads out of it: {info.name}")
+                raise UnsafeArchive(f"archive entry is outside the target directory: {info.name}")
             target.parent.mkdir(parents=True, exist_ok=True)
             if info.issym():
                 if "/" in info.linkname or info.linkname in ("", ".", ".."):
-                    raise UnsafeArchive(f"the archive has a link that leads elsewhere: {info.name} -> {info.linkname}")
+                    raise UnsafeArchive(f"archive link leads outside its own directory: {info.name} -> {info.linkname}")
                 target.symlink_to(info.linkname)
             elif info.isreg():
                 source = archive.extractfile(info)
@@ -159,13 +164,13 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
                         out.write(block)
                 target.chmod(0o755 if info.mode & 0o111 else 0o644)
             else:
-                raise UnsafeArchive(f"the archive has an entry that is not a file: {info.name}")
+                raise UnsafeArchive(f"archive entry is not a file, directory or symbolic link: {info.name}")
             made.append(target)
     return tuple(made)
 
 
 class Stream(io.RawIOBase):
-    """Chunks as a readable file."""
+    """A readable file whose content comes from chunks of bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

@@ -1,4 +1,4 @@
-"""Find an engine by the name that a user gives."""
+"""Open an engine by the name that a user gives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from patchstack.installed import install_hint
 
 
 def open_engine(spec: str, *, root: Path) -> Engine:
-    """Return the engine that `spec` names: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH`
-    or `tcp://HOST:PORT`. `root` is our own directory, for the host's volumes. No connection is made yet.
+    """Return the engine `spec`: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH` or
+    `tcp://HOST:PORT`. No connection is made yet.
 
-    Raises `UsageError` for any other spec and for an unknown docker context, `MissingError` if the docker package is
-    not installed.
+    `root` is the directory for the volumes of the host engine. Raises `UsageError` for any other spec and for an
+    unknown docker context, and `MissingError` if the docker package is not installed.
     """
     if spec == "host":
         return HostEngine(root)

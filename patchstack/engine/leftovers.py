@@ -1,4 +1,4 @@
-"""Volumes of one process. Their names contain the owner, so that those of killed processes can be removed."""
+"""Name the volumes of a process, and remove the volumes of killed processes. A volume's name contains its owner."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from patchstack.files.processes import TAG, is_gone, tag
 
 _OWNER = rf"-([0-9a-f]{{8}})-{TAG}-([0-9a-f]{{8}})?[0-9a-f]{{6}}"
 _LONGEST = 5 * 86400.0
-"""Seconds; no build and no run takes longer. An engine does not report when a volume was last written, so its name
-contains its creation time."""
+"""The longest time, in seconds, for which a build or run may use a volume. The creation time is in the volume's name,
+because an engine does not report when a volume was last written."""
 
 
 def volume_name(what: str) -> str:
-    """Return the name of a new volume of this process, with the prefix `what`."""
+    """Return a new name for a volume of this process. It begins with `what`."""
     return f"{what}-{_host()}-{tag()}-{int(time.time()):08x}{secrets.token_hex(3)}"
 
 
 def sweep(engine: Engine, what: str) -> None:
-    """Remove the volumes of processes of this machine that have certainly ended. `what` is a pattern for the start of
-    their names.
+    """Remove the volumes of this machine's processes that have certainly ended. `what` is a regular expression for the
+    begin of the names.
 
-    Volumes of earlier versions, whose names have no time, are not removed; use `docker volume rm`.
+    If it cannot be seen that a process has ended, its volume is removed more than five days after its creation. Volumes
+    of earlier versions, whose names have no time, are then not removed; use `docker volume rm`.
     """
     own = re.compile(rf"(?:{what}){_OWNER}")
     for name in engine.volumes():
@@ -37,7 +38,7 @@ def sweep(engine: Engine, what: str) -> None:
             continue
         silent = time.time() - int(found[4], 16) - _LONGEST if found[4] else 0.0
         if is_gone(int(found[2]), found[3], silent=silent):
-            with contextlib.suppress(UsageError):  # its container is still ending
+            with contextlib.suppress(UsageError):  # a container that is still ending uses the volume
                 engine.remove(name)
 
 

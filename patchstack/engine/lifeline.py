@@ -1,9 +1,9 @@
-"""The lifeline: it ends a job when patchstack ends, even by kill -9 or a lost connection.
+"""End a job when patchstack ends, even after kill -9 or a lost connection. The connection between both is the lifeline.
 
-A job's first process holds one end of a pipe (on the host) or of its container's stdin (in a container), and patchstack
-holds the other. Nothing is ever sent. When patchstack or the connection dies, the kernel or the engine closes it, and
-the end of file is the signal. No outside process is needed. In a container, the job cannot disable it: process 1 waits
-for the watcher of the lifeline, so killing the watcher ends the container as well.
+On the host, the lifeline is a pipe. In a container, it is the container's stdin. A watcher process of the job reads one
+end, and patchstack holds the other end and never writes. When patchstack or the connection dies, the kernel or the
+engine closes the lifeline, and the watcher reads the end of file. No other process is needed. In a container, the job
+cannot disable the lifeline: process 1 waits for the watcher, so the container also ends if the job kills the watcher.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ exec 3<&-
 unset PWD OLDPWD SHLVL
 exec "$@"
 """
-"""For `/bin/sh -c`, as leader of a new session, with the lifeline as stdin. It becomes the job (its arguments), and
-leaves a watcher in its session, not a child of the job, that kills the other processes. It makes several passes over
-/proc, because one pass misses processes that are forked during it."""
+"""The script for `/bin/sh -c` on the host. It runs as the leader of a new session, with the lifeline as stdin.
+
+It starts a watcher, then replaces itself with the job (its arguments). The watcher is in the same session, but is not a
+child of the job. It kills the other processes of the session when the lifeline is cut. It makes several passes over
+/proc, because one pass misses processes that are forked during the pass."""
 
 CONTAINER = """
 nonce=$1; where=$2; drop=$3; shift 3
@@ -64,19 +66,23 @@ do
 done
 printf '\\036patchstack %s %s %s\\n' "$nonce" "$code" "$killed"
 """
-"""For `/bin/sh -c` as process 1 of a container, with the lifeline as stdin. Arguments: a nonce, the working directory,
-the names of variables to drop, the job. It ends, with the container, when the job is over or the lifeline is cut, and
-prints the outcome in a trailer.
+"""The script for `/bin/sh -c` as process 1 of a container, with the lifeline as stdin.
 
-The job's exit code goes through a file whose first block is allocated beforehand, because a job may fill /tmp. Only
-shell builtins are used, so the image needs nothing else. The job starts with SIGINT and SIGQUIT ignored, like every
-background process of a shell.
+Its arguments are a nonce, the working directory, the names of the variables to unset, and the job. It ends when the job
+is over or the lifeline is cut. It then prints the outcome in a trailer, and the container ends.
+
+The exit code of the job goes through a file whose first block is allocated in advance, because a job may fill /tmp. The
+script uses only builtins of the shell, so the image needs no other program. The job starts with SIGINT and SIGQUIT
+ignored, like every background process of a shell.
 """
 
 
 class Why(StrEnum):
-    """Why a job has no exit code: the lifeline was cut, the program or its directory does not exist, or the job killed
-    all processes of its user, including the one that would have reported the code."""
+    """The reason why a job has no exit code.
+
+    LOST: the lifeline was cut. ABSENT: the program does not exist. NOWHERE: its working directory does not exist.
+    KILLED: the job killed all processes of its user, including the process that reports the exit code.
+    """
 
     LOST = "lost"
     ABSENT = "absent"
@@ -89,8 +95,8 @@ _TRAILER = re.compile(rb"\x1epatchstack [0-9a-f]+ (lost|absent|nowhere|killed|\d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The last message of process 1: the job's exit code, or why there is none. `oom_kills` is the number of processes
-    in the container that the kernel killed for lack of memory."""
+    """The last message of process 1. `code` is the job's exit code, or the reason why it has none. `oom_kills` is the
+    number of processes in the container that the kernel killed because memory was full."""
 
     code: int | Why
     oom_kills: int
@@ -105,7 +111,7 @@ class Trailer:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the output that can be delivered now: everything except a possible beginning of the trailer."""
+        """Add output. Return the part that can be delivered now: everything before a possible trailer."""
         data = self._held + data
         cut = data.rfind(self._marker)
         if cut < 0 or len(data) - cut > self._longest:
@@ -118,11 +124,12 @@ class Trailer:
 
     @property
     def whole(self) -> bool:
-        """Whether the trailer has arrived. Nothing follows it."""
+        """Whether the complete trailer has arrived. No output follows a trailer."""
         return _TRAILER.fullmatch(self._held) is not None
 
     def end(self) -> tuple[bytes, Ended | None]:
-        """Return, at the end of the output, the held bytes that are not a trailer, and the content of the trailer."""
+        """Finish at the end of the output. Return the content of the trailer, or the held bytes and None if they are
+        not a trailer."""
         held, self._held = self._held, b""
         if (found := _TRAILER.fullmatch(held)) is None:
             return held, None

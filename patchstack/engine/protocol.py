@@ -1,4 +1,5 @@
-"""The interface of an engine: run commands, copy files to and from it. Builds, gates and benchmarks use only this."""
+"""Define the interface of an engine: run commands, and copy files to and from it. Builds, gates and benchmarks use only
+this interface."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from patchstack.causes import BadValue
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 Output = Callable[[bytes], None]
-"""Called with a job's output as it arrives: stdout and stderr in one stream, in chunks of any size."""
+"""The type of functions that receive a job's output as it arrives: stdout and stderr in one stream, in chunks of any
+size."""
 
 
 class EngineUnavailable(MissingError):
-    """The engine does not answer: not running, not reachable, no permission."""
+    """The engine does not answer: it does not run, cannot be reached, or refuses permission."""
 
     code = "PS0512"
 
@@ -30,13 +32,13 @@ class EngineLost(MissingError):
 
 
 class ImageMissing(MissingError):
-    """The engine does not have the image, and it was not (or could not be) fetched."""
+    """The engine does not have the image, and patchstack did not or could not fetch it."""
 
     code = "PS0514"
 
 
 class PlatformUnsupported(UsageError):
-    """The engine cannot run that platform's programs."""
+    """The engine cannot run programs for the platform."""
 
     code = "PS0515"
     exit_code = Exit.MISSING
@@ -51,9 +53,13 @@ class OutOfSpace(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """An engine that answered. `spec` is its name for users (`host`, `docker`, `docker:CONTEXT`, `ssh://…`). `endpoint`
-    is its address. `platform` is its native platform (`linux/amd64`, `linux/arm64`). `memory` is in bytes. `local`: its
-    paths are paths of this machine. `isolated`: jobs run in a sandbox."""
+    """The description of an engine that answered.
+
+    `spec` is the name that the user gave (`host`, `docker`, `docker:CONTEXT`, `ssh://…`). `kind` is `host`, `docker` or
+    `podman`. `endpoint` is the address. `platform` is the native platform (`linux/amd64`, `linux/arm64`). `memory` is
+    in bytes. `local` is whether the engine runs on this machine, so that paths are the same. `isolated` is whether jobs
+    run in a sandbox.
+    """
 
     spec: str
     kind: str
@@ -68,8 +74,8 @@ class About:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A container image on an engine. `digest` is the id of its content (`sha256:…` of its configuration, which names
-    every layer); `size` is in bytes."""
+    """A container image on an engine. `digest` is the sha256 of its configuration, which identifies every layer. `size`
+    is in bytes."""
 
     reference: str
     digest: str
@@ -80,7 +86,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a job; None is unlimited. `memory` and `tmp` (its /tmp) are in bytes, `seconds` is wall time."""
+    """The limits of a job. None means no limit. `memory` and `tmp` (the size of /tmp) are in bytes. `seconds` is wall
+    time."""
 
     memory: int | None = None
     cpus: float | None = None
@@ -91,8 +98,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A named directory on the engine that outlives jobs. `target` is its path in a container; `Engine.place` returns
-    its path for jobs of that engine."""
+    """A named directory on an engine, which is kept after a job. `target` is its path in a container. `Engine.place`
+    returns the path that a job of the engine sees."""
 
     name: str
     target: str
@@ -103,7 +110,8 @@ _VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 
 
 def checked_volume(name: str) -> str:
-    """Return the name of a volume if it is valid. Raises `UsageError` for anything that could be taken for a path."""
+    """Return the name of a volume if it is valid. Raises `UsageError` if it is not, for example if it could be a
+    path."""
     if not _VOLUME_NAME.fullmatch(name):
         raise BadValue(f"{name!r} is not a volume name: letters, digits, '_', '.' and '-', and no more than 128")
     return name
@@ -111,7 +119,8 @@ def checked_volume(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePath:
-    """A path of the engine's own machine (a CUDA toolkit, a model), which a container sees read-only at `target`."""
+    """A path on the engine's machine, for example a CUDA toolkit or a model. A container sees it read-only at
+    `target`."""
 
     source: str
     target: str
@@ -119,9 +128,12 @@ class EnginePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One command. `argv[0]` is found on the job's PATH; `env` is the whole environment, except that the engine adds
-    PATH and HOME if they are missing. `workdir` is a path as the job sees it. stdin is closed. Container engines
-    require `image`. `what` is a word for messages and labels (`configure`, `build`)."""
+    """A command to run.
+
+    `what` is a word for messages and labels, for example `build`. `argv[0]` is searched on the job's PATH. `env` is the
+    complete environment, but the engine adds PATH and HOME if they are missing. `workdir` is a path as the job sees it.
+    The job's stdin is closed. Container engines require `image`.
+    """
 
     what: str
     argv: tuple[str, ...]
@@ -145,7 +157,8 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a job. `code` is its exit code (128 + signal if a signal ended it); `seconds` is its wall time."""
+    """The outcome of a job. `code` is its exit code, or 128 + the number of the signal that ended it. `seconds` is its
+    wall time."""
 
     ending: Ending
     code: int
@@ -157,16 +170,18 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """A place to run commands. Every method raises `EngineUnavailable` or `EngineLost` if the engine does not
-    answer. An engine is used from one thread."""
+    """An engine runs jobs and keeps volumes. Every method raises `EngineUnavailable` or `EngineLost` if the engine does
+    not answer. An engine must be used from one thread only."""
 
     def about(self) -> About:
-        """Return the engine's current answer."""
+        """Ask the engine for its current description."""
         ...
 
     def image(self, reference: str, *, platform: str) -> Image | None:
-        """Return the image of that name, for that platform; None on an engine that has no images (the host). Raises
-        `ImageMissing` if it does not exist, and `PlatformUnsupported` if it is for a different platform."""
+        """Return the image `reference` for `platform`. Return None on the host, which has no images.
+
+        Raises `ImageMissing` if it does not exist, and `PlatformUnsupported` if it is for a different platform.
+        """
         ...
 
     def place(self, volume: Volume) -> str:
@@ -174,31 +189,37 @@ class Engine(Protocol):
         ...
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
-        """Unpack a tar stream into a volume, which is created if missing. Raises `OutOfSpace`. `image` is any image of
-        the engine; container engines need one to access a volume."""
+        """Unpack a tar stream into a volume. The volume is created if it does not exist.
+
+        Container engines can access a volume only with an `image`; any image works. Raises `OutOfSpace` if the disk is
+        full.
+        """
         ...
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
-        """Return a file or directory of a volume as a tar stream. The names in it begin with the last component of the
-        path, as with `docker cp`. Raises `MissingError` if it does not exist."""
+        """Return a file or directory of a volume as a tar stream. The names in the stream begin with the last component
+        of `path`, as with `docker cp`. Raises `MissingError` if `path` does not exist."""
         ...
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """Run a job to its end. On any exception, including Ctrl-C, and when this process dies, the job and all its
-        processes are ended. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start,
-        and `MissingError` if the program, the directory to run in or one of the paths does not exist."""
+        """Run a job to its end. The job and all its processes are ended if an exception (including Ctrl-C) is raised,
+        or if this process dies.
+
+        Raises `ImageMissing`, `PlatformUnsupported` or `UsageError` if the job cannot start, and `MissingError` if the
+        program, the working directory or one of the paths does not exist.
+        """
         ...
 
     def shell(self, job: Job) -> tuple[str, ...]:
-        """Return the command line that gives a person a shell in the environment of the job."""
+        """Return the command line that opens an interactive shell in the job's environment."""
         ...
 
     def volumes(self) -> tuple[str, ...]:
-        """Return the names of the volumes that patchstack made here."""
+        """Return the names of the volumes that patchstack created on this engine."""
         ...
 
     def remove(self, volume: str) -> None:
-        """Remove a volume with its content. Does nothing if it does not exist."""
+        """Remove a volume with its content. Do nothing if it does not exist."""
         ...
 
     def close(self) -> None:
@@ -207,38 +228,41 @@ class Engine(Protocol):
 
 
 class Running(Protocol):
-    """A job that runs while its caller does something else: a server, or its client. Use it from the thread of its
+    """A job that runs in the background, for example a server or its client. It must be used from the thread of its
     engine."""
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return its loopback address with its lowest TCP port, for a job that shares its loopback interface. None if
-        it does not listen, or if that is not known (a container has its own loopback, where every port is free)."""
+        """The loopback address of the job, with the lowest TCP port on which it listens.
+
+        None if the job does not listen, or if the port is unknown, as in a container. A container has its own loopback
+        interface, where every port is free.
+        """
         ...
 
     def wait(self, seconds: float) -> Outcome | None:
-        """Return the outcome of the job, after waiting for at most `seconds`; None while it runs."""
+        """Wait for at most `seconds`. Return the outcome of the job, or None if it still runs."""
         ...
 
     def terminate(self) -> None:
-        """Send SIGTERM to its first process only, unless it has ended."""
+        """Send SIGTERM to the job's first process only. Do nothing if the job has ended."""
         ...
 
     def stop(self, grace: float) -> Outcome:
-        """End the job with SIGTERM, and with SIGKILL for all its processes after `grace` seconds. Return its
-        outcome."""
+        """End the job with SIGTERM. After `grace` seconds, end all its processes with SIGKILL. Return its outcome."""
         ...
 
 
 @runtime_checkable
 class RunsServers(Protocol):
-    """An engine whose jobs can run at the same time."""
+    """An engine that can run several jobs at the same time, such as a server and its client."""
 
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
-        """Start a job. It ends with all its processes at every exit from the block, and when this process dies.
-        `beside` is a running job of this engine whose loopback interface it shares, and nothing else.
+        """Start a job for the time of a `with` block. The job and all its processes end with the block, or when this
+        process dies.
 
-        `output` may be called from a different thread. Raises the errors of `Engine.run`.
+        `beside` is a running job of this engine. The new job shares only its loopback interface. `output` may be called
+        from a different thread. Raises the errors of `Engine.run`.
         """
         ...
 
@@ -257,6 +281,9 @@ class BuildsImages(Protocol):
         output: Output,
         network: str | None,
     ) -> Image:
-        """Build the `Dockerfile` of a directory. `network` is the engine's name for the network of its steps. Raises
-        `ImageMissing` if its base is not available, and `NotHeldError` for a failed step."""
+        """Build the `Dockerfile` of a directory and tag the image.
+
+        `network` is the network that the steps use, by the engine's name for it. Raises `ImageMissing` if the base
+        image is not available, and `NotHeldError` if a step fails.
+        """
         ...

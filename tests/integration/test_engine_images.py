@@ -75,7 +75,7 @@ def test_a_failing_step_is_named_with_its_last_lines(engine: ContainerEngine, tm
     recipe = f"{FROM}RUN echo fine\nRUN seq 100; sleep 1; echo no such package >&2; exit 3\n"
     with pytest.raises(MissingError) as failed:
         built(engine, tmp_path, recipe)
-    assert failed.value.message.startswith(f"the image {TAG} cannot be built: it failed at ")
+    assert failed.value.message.startswith(f"the build of the image {TAG} failed at ")
     assert "RUN seq 100; sleep 1; echo no such package >&2; exit 3: " in failed.value.message
     assert "3" in failed.value.message.rpartition(":")[2]
     assert sorted(failed.value.problems[-2:]) == ["100", "no such package"]

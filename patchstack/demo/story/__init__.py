@@ -1,4 +1,5 @@
-"""The commits of the demo: those of a fork of minillm, later ones, candidates, and those of upstream."""
+"""The commits of the demo: the fork of minillm, later commits of the fork, candidates, and later commits of
+upstream."""
 
 from .candidates import COARSE_KEYS, SHORT_LOG
 from .edits import Commit, Create, Edit, Replace

@@ -1,4 +1,5 @@
-"""Candidates on top of the fork: a commit that changes the model's output, and one that loses output."""
+"""The candidates on top of the fork: a commit that changes the model's output, and a commit that loses a part of a
+program's output."""
 
 from __future__ import annotations
 

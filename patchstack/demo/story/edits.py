@@ -1,4 +1,4 @@
-"""Commits as data: edits of files, to be applied in order."""
+"""Describe commits as data: a message, and edits of files that are applied in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace:
-    """Replaces `old`, which must occur exactly once in the file at that commit, with `new`."""
+    """Replaces `old` with `new` in a file. At this commit, the file must have exactly one copy of `old`."""
 
     path: str
     old: str
@@ -16,7 +16,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Adds a file with the bytes of `source`, a path in the folder `fork` next to this package."""
+    """Adds a file with the content of `source`, a path in the directory `patchstack/demo/fork`."""
 
     path: str
     source: str
@@ -28,7 +28,7 @@ Edit = Replace | Create
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit; `body` has no line break at its end."""
+    """One commit. `body` has no line break at the end."""
 
     subject: str
     body: str

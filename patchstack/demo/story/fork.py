@@ -1,4 +1,4 @@
-"""A maintainer's commits on minillm: a paged KV cache, a trace and a faster mixture of experts."""
+"""The commits of the fork: a paged KV cache, a trace, a faster mixture of experts, and an output of minillm-bench."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Default: off""",
     ),
 )
 
-# what the commit does to the CUDA kernel
+# the edits of the commit in the CUDA kernel
 _SHARE_X = (
     Replace(
         path="ggml/src/ggml-cuda/mmv-id.cu",
@@ -295,5 +295,5 @@ static void print_result(const context & ctx, const char * test,""",
     ),
 )
 
-# in the order of the branch; MOVED_ON came after the series was taken
+# in the order of the branch; MOVED_ON is committed after the series was exported
 FORK: tuple[Commit, ...] = (PAGED, _TRACE, TEST, _MOE, FIX, _BENCH)

@@ -1,4 +1,4 @@
-"""The commits of the fork for the paged KV cache, and the one that a broken series lacks."""
+"""The commits of the fork for the paged KV cache. The series lacks the last of them, MOVED_ON."""
 
 from __future__ import annotations
 

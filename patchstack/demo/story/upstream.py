@@ -1,4 +1,5 @@
-"""The commits of upstream after the fork began: one that affects no patch, one that moves lines, one that conflicts."""
+"""The commits of upstream after the fork began: one does not touch the fork's lines, one moves lines, and one
+conflicts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The engine that runs jobs in containers, local or over ssh. The only folder that imports docker."""
+"""The engine that runs jobs in containers, on this machine or another. Only this package imports `docker`."""

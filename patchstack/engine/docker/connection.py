@@ -1,4 +1,4 @@
-"""Connect the SDK to an engine."""
+"""Connect the Docker SDK to an engine: over a socket of this machine, ssh, or TCP."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from patchstack.engine.docker.endpoint import Certificates, Endpoint
 from patchstack.engine.docker.faults import Faults
 from patchstack.engine.docker.ssh import Tunnel
 
-_FIRST_ANSWER = 30  # seconds, like ssh's own limit for a connection
+_FIRST_ANSWER = 30  # seconds, the same as the limit for ssh to connect
 _ANSWER = 600  # seconds; an engine under load is slow to remove a large volume
 _KEPT_OPEN = 4
 
 
 class Connection:
-    """An engine that answered. `api` sends requests to it, `faults` translates their errors.
+    """A connection to an engine that answered. `api` sends requests to the engine. `faults` translates their errors.
 
-    Raises the error of `Faults` for an engine that does not answer (`EngineUnavailable`).
+    The constructor raises `EngineUnavailable` if the engine does not answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -57,8 +57,11 @@ def _client(endpoint: Endpoint, tunnel: Tunnel | None) -> Any:
 
 
 def _over(dial: Callable[[], socket.socket]) -> Any:
-    """Return an SDK client that connects with `dial`. The SDK does not accept a connection from outside, so the client
-    is made for a socket, gets a different adapter, and asks for the engine's version only then."""
+    """Return an SDK client that opens its connections with `dial`.
+
+    The SDK does not accept connections from outside. So the client is first made for a socket with a fixed version.
+    Then it gets a different adapter and asks for the engine's version.
+    """
     api: Any = docker.APIClient(base_url="unix:///engine", version="1.41", timeout=_FIRST_ANSWER)
     api.mount("http+docker://", _Adapter(dial))
     try:
@@ -70,8 +73,8 @@ def _over(dial: Callable[[], socket.socket]) -> Any:
 
 
 def _unix(path: str) -> socket.socket:
-    """Return a connection to a socket of this machine. (The SDK's own function leaves the file descriptor open if it
-    fails.)"""
+    """Return a connection to a socket of this machine. The SDK's own function is not used, because it leaves the file
+    descriptor open if it fails."""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         end.connect(path)
@@ -82,7 +85,7 @@ def _unix(path: str) -> socket.socket:
 
 
 class _Adapter(UnixHTTPAdapter):
-    """Lets the SDK use any socket. Only the way to open it differs."""
+    """Lets the SDK use sockets from `dial` instead of its own."""
 
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
         super().__init__("http+unix:///engine", timeout=_FIRST_ANSWER)

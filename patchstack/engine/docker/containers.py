@@ -1,4 +1,4 @@
-"""One container on an engine: a job that runs to its end, or a carrier that is never started."""
+"""Create, run and remove containers on an engine: jobs that run to their end, and carriers that are never started."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ class Late(Exception):
 
 
 class Attached:
-    """One attachment to a container, whose stdin is open as long as this is. It is made before the container starts, so
-    it gets all of the output."""
+    """An attachment to a container. The container's stdin is open as long as the attachment.
+
+    It is made before the container starts, so it receives all output.
+    """
 
     def __init__(self, stream: Any) -> None:
-        """Take the result of the SDK's `attach_socket`: a socket, or a file over one."""
+        """Use the result of the SDK's `attach_socket`: a socket, or a file object that wraps a socket."""
         self._stream = stream
         self._socket: socket.socket = getattr(stream, "_sock", stream)
         self._received = bytearray()
         self._left = 0
 
     def read(self, deadline: float | None) -> bytes | None:
-        """Return the next piece of output (stdout or stderr); None at the end. `deadline` is on the monotonic
-        clock.
+        """Return the next piece of output (stdout or stderr). Return None at the end of the output.
 
-        Raises `Late` after the deadline, and `OSError` if the connection broke.
+        `deadline` is a time of the monotonic clock. Raises `Late` after the deadline, and `OSError` if the connection
+        breaks.
         """
         while True:
             if out := self._frames():
@@ -64,7 +66,7 @@ class Attached:
             self._received += received
 
     def _frames(self) -> bytes:
-        """Return the contents of the received frames. A frame has its stream, its length, then that many bytes."""
+        """Return the contents of the received frames. A frame has a header with stream and length, then its content."""
         out = bytearray()
         at = 0
         while True:
@@ -94,17 +96,17 @@ class Attached:
 MOUNTED = "/volume"
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 GONE = (docker.errors.NotFound, docker.errors.APIError)
-"""The engine's answer for a container that has already ended."""
+"""The errors of the SDK for a request to a container that has already ended."""
 _KILLED = 137
 _GONE_WITHIN = 60.0
 
 
 def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output) -> Outcome:
-    """Create a job's container, attach to it, start it and follow it. `body` comes from the sandbox, `nonce` from the
-    lifeline.
+    """Run a job in a new container, deliver its output, and remove the container. `body` is the request of
+    `sandbox.container`, and `nonce` the nonce in it.
 
-    Raises `EngineLost` if the connection broke or somebody else ended the container, `MissingError` if the image
-    does not have the program, `PlatformUnsupported` if the engine cannot run it.
+    Raises `EngineLost` if the connection breaks or another process ends the container. Raises `MissingError` if the
+    image lacks the program, and `PlatformUnsupported` if the engine cannot run the image's programs.
     """
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"
@@ -138,7 +140,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
             output(held)
         return outcome(connection, job, name, ended, seconds, beginning)
     except EngineLost:
-        name = ""  # its lifeline ends it; the engine may not answer
+        name = ""  # the engine may not answer; the lifeline ends the container
         raise
     finally:
         if attached is not None:
@@ -149,17 +151,17 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
 
 
 def attach(api: Any, name: str) -> Attached:
-    """Attach to a container that was created but not started."""
+    """Attach to a container that was created but has not been started."""
     attached = Attached(api.attach_socket(name, _ATTACH))
-    api.ping()  # the attachment took the open connection, so open the next one before the time counts
+    api.ping()  # the attachment uses up the open connection; open the next one before the job's time starts
     return attached
 
 
 def outcome(
     connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
 ) -> Outcome:
-    """Return the outcome of a container's job, from the last message of its process 1 (None: there is none). Raises the
-    errors of `run`."""
+    """Return the outcome of a container's job. `ended` is the last message of its process 1; None if there was none.
+    `beginning` is the first output. Raises the errors of `run`."""
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:
@@ -177,7 +179,7 @@ def outcome(
 
 
 def _without_trailer(connection: Connection, job: Job, name: str, seconds: float, beginning: bytes) -> Outcome:
-    """Ask the engine why process 1 did not reach its end."""
+    """Return the outcome of a container whose process 1 ended without its last message, from the engine's events."""
     with connection.faults.translated(f"say what became of {job.what}"):
         code, oom = fate(connection.api, name)
     if oom:
@@ -203,8 +205,11 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
 
 
 def fate(api: Any, name: str) -> tuple[int | None, bool]:
-    """Return the exit code of a container (None if it still runs or is no longer known), and whether the kernel killed
-    a process in it for lack of memory. Both come from the engine's events, because the container removes itself."""
+    """Return the exit code of a container, and whether the kernel killed a process in it because memory was full.
+
+    The exit code is None if the container still runs or is no longer known. Both values come from the engine's events,
+    because the container removes itself.
+    """
     for _ in range(20):
         try:
             if not api.inspect_container(name)["State"]["Running"]:
@@ -214,7 +219,7 @@ def fate(api: Any, name: str) -> tuple[int | None, bool]:
         time.sleep(0.1)
     else:
         return None, False
-    # Until the next full second of the engine's clock, so that the answer includes events of this moment.
+    # Ask for events up to two seconds later by the engine's clock, so that the answer includes the latest events.
     until = int(datetime.fromisoformat(api.info()["SystemTime"]).timestamp()) + 2
     oom = False
     with contextlib.closing(api.events(since=1, until=until, filters={"container": name}, decode=True)) as events:
@@ -226,8 +231,8 @@ def fate(api: Any, name: str) -> tuple[int | None, bool]:
 
 
 def create(api: Any, body: dict[str, Any], name: str) -> None:
-    """Create a container. Ctrl-C is deferred until the answer: otherwise a container could be created after the
-    clean-up did not find it."""
+    """Create a container. Ctrl-C is deferred until the engine answers. Otherwise the container could appear after the
+    clean-up, which would not find it."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         api.create_container_from_config(body, name)
@@ -236,7 +241,7 @@ def create(api: Any, body: dict[str, Any], name: str) -> None:
 
 
 def remove(api: Any, name: str) -> None:
-    """Kill and remove a container, and wait until it no longer exists, because it may be removing itself."""
+    """Kill and remove a container, and wait until it no longer exists. It may be removing itself at the same time."""
     deadline = time.monotonic() + _GONE_WITHIN
     while True:
         try:
@@ -252,8 +257,11 @@ def remove(api: Any, name: str) -> None:
 
 
 def sweep(api: Any) -> None:
-    """Remove the containers of dead processes of this machine. A running container has a living owner, because
-    otherwise its lifeline would have ended it. So only the age of the others matters."""
+    """Remove the containers that belong to ended processes of this machine.
+
+    A running container has a live owner, because otherwise its lifeline would have ended it. So the age of a container
+    counts only if it does not run.
+    """
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
         still = found.get("State") in ("created", "exited", "dead")
         silent = time.time() - float(found["Created"]) if still else 0.0
@@ -264,8 +272,8 @@ def sweep(api: Any) -> None:
 
 @contextlib.contextmanager
 def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iterator[str]:
-    """Yield a container that is never started, with the volume at `MOUNTED`. Files are copied through it, because an
-    engine gives access to a volume only through a container."""
+    """Yield the name of a container that is never started and has the volume at `MOUNTED`. Files are copied through it,
+    because an engine gives access to a volume only through a container. `doing` describes the copy for errors."""
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{os.urandom(8).hex()}"
     body = {
@@ -299,11 +307,11 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
 
 @contextlib.contextmanager
 def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterator[bytes]]:
-    """Yield a file or directory of a container as a tar stream, in blocks. Raises `docker.errors.NotFound` if it does
-    not exist.
+    """Yield the blocks of a tar stream with a file or directory of a container. Raises `docker.errors.NotFound` if
+    `path` does not exist.
 
-    The SDK's `get_archive` is not used, because its stream cannot be closed early, and an engine that is still sending
-    does not let the container be removed.
+    The SDK's `get_archive` is not used, because its stream cannot be closed early. While the engine still sends a
+    stream, the container cannot be removed.
     """
     url = f"{api.base_url}/v{api.api_version}/containers/{name}/archive"
     headers = {"Accept-Encoding": "identity"}
@@ -317,7 +325,7 @@ def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterato
 
 
 def give_to_owner(api: Any, carrying: str) -> None:
-    """Make the user of jobs the owner of the volume's root. The `.` of an archive does not do it, because the engine
-    skips it."""
+    """Make the user of jobs the owner of the volume's root directory. The entry `.` of an archive cannot do it, because
+    the engine skips this entry."""
     entry = pack([Entry(path=MOUNTED.removeprefix("/"))])
     api.put_archive(carrying, "/", entry)

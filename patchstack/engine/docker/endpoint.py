@@ -1,4 +1,4 @@
-"""Find the Docker engine that a user means, and its address. Makes no connection."""
+"""Find the address of the Docker engine that a user names. Makes no connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Files for TLS. `verify`: the engine's certificate is verified too."""
+    """The files for TLS. `verify` is whether the engine's certificate is verified."""
 
     ca: Path | None
     certificate: Path | None
@@ -33,8 +33,8 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of an engine. `spec` is the text that the user wrote, `source` the origin of the URL in words.
-    `context` is its docker context, None if it was named directly."""
+    """The address of an engine. `spec` is the name that the user gave. `source` says where the URL comes from.
+    `context` is the docker context that has the URL; None if no context was used."""
 
     spec: str
     url: str
@@ -48,11 +48,11 @@ class Endpoint:
 
     @property
     def socket(self) -> str | None:
-        """The path of its socket on this machine; None if it has none."""
+        """The path of the engine's socket on this machine. None if the engine is reached in a different way."""
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:
-        """Return the options with which the `docker` program reaches the same engine."""
+        """Return the options that make the `docker` program use the same engine."""
         if self.context is not None:
             return ("--context", self.context)
         given = self.certificates
@@ -62,11 +62,11 @@ class Endpoint:
 
 
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
-    """Return the endpoint of a spec, found like the `docker` program does: for `docker`, the value of DOCKER_HOST, else
-    the context of DOCKER_CONTEXT, else docker's current context, else the default socket.
+    """Return the endpoint of a spec. `environment` is os.environ by default.
 
-    Raises `UsageError` for a spec of an unknown form and for a context that does not exist, and `ConfigError` for a
-    docker configuration that cannot be read.
+    The spec `docker` is resolved like by the `docker` program: DOCKER_HOST, else the context of DOCKER_CONTEXT, else
+    docker's current context, else the default socket. Raises `UsageError` if the spec is invalid or its context does
+    not exist, and `ConfigError` if docker's configuration cannot be read.
     """
     environment = os.environ if environment is None else environment
     config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")
@@ -123,14 +123,14 @@ def _of_environment(environment: Mapping[str, str], config: Path) -> Certificate
 
 
 def contexts(config: Path) -> tuple[str, ...]:
-    """Return the names of the docker contexts in a docker configuration directory, `default` included."""
+    """Return the names of the docker contexts in a docker configuration directory, including `default`."""
     names = {str(_read(meta).get("Name", "")) for meta in (config / "contexts" / "meta").glob("*/meta.json")}
     return ("default", *sorted(names - {"", "default"}))
 
 
 def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
-    """Return the endpoint of a docker context. The SDK is not used, because without a config.json it looks for contexts
-    in the working directory."""
+    """Return the endpoint of a docker context. The SDK is not used, because it searches contexts in the working
+    directory if config.json does not exist."""
     if name == "default":
         return Endpoint(spec=spec, url=_DEFAULT, source=f"docker context default, {source}", context=name)
     folder = hashlib.sha256(name.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A Docker engine on this or another machine. A job is a sandboxed container; a volume is one of the engine."""
+"""Use a Docker engine on this machine or another. A job runs in a sandboxed container. A volume is a Docker volume."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ _BLOCK = 1 << 20
 
 
 class ContainerEngine:
-    """An engine at an endpoint: Docker, or podman with its Docker socket. It connects at the first use, and then
-    removes the containers and volumes of dead processes of this machine."""
+    """An engine at an endpoint: Docker, or podman with its Docker socket.
+
+    It connects at the first use. It then removes the containers that ended processes of this machine left behind.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -98,7 +100,7 @@ class ContainerEngine:
         return tuple(sorted(volume["Name"] for volume in found["Volumes"] or ()))
 
     def remove(self, volume: str) -> None:
-        """See the protocol. Raises `UsageError` for a volume that is in use, or that patchstack did not make."""
+        """See the protocol. Raises `UsageError` if the volume is in use, or if patchstack did not create it."""
         connection = self._connected()
         with connection.faults.translated(f"remove the volume {volume}"):
             try:
@@ -127,7 +129,7 @@ class ContainerEngine:
         if path.startswith("/") or ".." in path.split("/"):
             raise JobRefused(f"{path!r} is not a path below a volume")
         stream = self._get(volume, path, image)
-        return chain([next(stream, b"")], stream)  # so that a missing path raises at once
+        return chain([next(stream, b"")], stream)  # a missing path is an error at the call, not at the first read
 
     def _get(self, volume: str, path: str, image: str | None) -> Iterator[bytes]:
         doing = f"give {path} of the volume {volume}"
@@ -153,7 +155,7 @@ class ContainerEngine:
                 yield block
 
     def _make(self, volume: str, image: str | None, doing: str) -> None:
-        """Create a volume if it does not exist, owned by the user of jobs."""
+        """Create a volume for the user of jobs. Do nothing if it exists."""
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
@@ -176,13 +178,14 @@ class ContainerEngine:
     # Jobs
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """See the protocol. Raises `MissingError` if the image lacks the program, or the machine lacks a path."""
+        """See the protocol. Raises `MissingError` if the image lacks the program, or the engine's machine lacks a
+        path."""
         body, nonce = self._body(job)
         return containers.run(self._connected(), job, body, nonce, output)
 
     @contextlib.contextmanager
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
-        """See the protocol. Output is delivered while the caller waits for the job."""
+        """See the protocol. The job's output is delivered only while the caller waits for the job."""
         if beside is not None and not isinstance(beside, ContainerJob):
             raise JobRefused(f"{job.what} cannot run next to a job of a different engine")
         body, nonce = self._body(job, beside=beside.name if beside is not None else None)
@@ -190,7 +193,7 @@ class ContainerEngine:
             yield one
 
     def _body(self, job: Job, *, beside: str | None = None) -> tuple[dict[str, Any], str]:
-        """Return the request body for a job's container, and the nonce of its lifeline."""
+        """Create the volumes of a job. Return the request body for its container, and the nonce of its trailer."""
         around = self._surroundings(job)
         self._connected()
         for volume in job.volumes:
@@ -242,12 +245,13 @@ class ContainerEngine:
         output: Output,
         network: str | None = None,
     ) -> Image:
-        """Build the image of a directory's Dockerfile on the engine and tag it, with buildx if it is installed, else
-        with the engine's own builder. `args` are its build arguments; `network` is that of its steps (`host`, `none`).
+        """Build the image of a directory's Dockerfile on the engine and tag it. It is built with buildx if buildx is
+        installed, else with the engine's own builder.
 
-        The labels `patchstack.base` and `patchstack.base.digest` name its base image; the second one only if a registry
-        knows the digest. Raises `ImageMissing` if the base is not available, and `PatchstackError` with the failing
-        step and its last lines if a step fails.
+        `args` are the build arguments. `network` is the network that the steps use (`host`, `none`). The image gets the
+        label `patchstack.base` with the name of its base image, and `patchstack.base.digest` if a registry knows the
+        digest. Raises `ImageMissing` if the base is not available. Raises `PatchstackError` with the step and its last
+        lines if a step fails.
         """
         plan = images.Plan(
             directory=directory, tag=tag, platform=platform, args=dict(args), network=network, endpoint=self.endpoint
@@ -278,7 +282,8 @@ class ContainerEngine:
 
 
 class _Given:
-    """The caller's stream and its error, so that it is not taken for an error of the engine."""
+    """The stream of the caller. It keeps an error of the stream, so that this is not reported as an error of the
+    engine."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -287,7 +292,7 @@ class _Given:
     def __iter__(self) -> Iterator[bytes]:
         try:
             for block in self._blocks:
-                if block:  # an empty one would end the request
+                if block:  # an empty block would end the request
                     yield block
         except GeneratorExit:
             raise
@@ -308,5 +313,6 @@ def _image(reference: str, found: dict[str, Any]) -> Image:
 
 
 def _matches(found: str, wanted: str) -> bool:
-    """Return whether an image for one platform can be used for another. Variants are compared if both have one."""
+    """Return whether an image for the platform `found` can be used for `wanted`. Variants count only if both have
+    one."""
     return all(one == other for one, other in zip(found.split("/"), wanted.split("/"), strict=False))

@@ -1,4 +1,4 @@
-"""Translate the errors of docker, requests and sockets into our own errors, in one place."""
+"""Translate the errors of docker, requests and sockets into patchstack's errors."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ _UNKNOWN = ("pull access denied", "manifest unknown", "not found", "repository d
 
 
 class Faults:
-    """The translator for one endpoint. `complaint` returns the messages of the connection's program (ssh). `answered`
-    is set after the engine's first answer: from then on, a broken connection means a lost one."""
+    """Translates the errors of one endpoint. `complaint` returns the messages of the connection's program (ssh).
+
+    `answered` is set after the engine's first answer. Before, a broken connection means `EngineUnavailable`;
+    afterwards, it means `EngineLost`.
+    """
 
     def __init__(self, endpoint: Endpoint, complaint: Callable[[], str] = lambda: "") -> None:
         self._endpoint = endpoint
@@ -51,13 +54,13 @@ class Faults:
         self.answered = False
 
     def last_words(self) -> str:
-        """Return the last message of the connection's program; empty if there is none."""
+        """Return the last message of the connection's program. Return an empty text if there is no message."""
         return _last(self._complaint())
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Translate every foreign error in the block. `doing` completes "the engine cannot …" and "… was lost while it
-        should …"."""
+        """Translate every error of a library in the block. `doing` is a verb phrase that completes "the engine cannot
+        …"."""
         try:
             yield
         except FOREIGN as error:
@@ -84,8 +87,8 @@ class Faults:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all errors below it: causes, contexts, and arguments, which urllib3 and requests use to wrap
-    errors."""
+    """Yield an error and all errors that it wraps: in its cause, its context, its `reason` and its arguments. urllib3
+    and requests use arguments to wrap errors."""
     seen: set[int] = set()
     pending: list[object] = [error]
     while pending:
@@ -102,7 +105,7 @@ def _last(words: str) -> str:
 
 
 def refusal(status: int, words: str, doing: str) -> PatchstackError:
-    """Return the error for a refusal by the engine. `status` is the HTTP status."""
+    """Return the error for a request that the engine refused. `status` is the HTTP status, `words` its message."""
     low = words.lower()
     if any(sign in low for sign in NO_SPACE):
         return OutOfSpace(
@@ -130,7 +133,8 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
 
 
 def base_unavailable(words: str) -> str | None:
-    """Return why a base image is not available, as a phrase, if the builder's message says so; else None."""
+    """Return a phrase that says why a base image is not available. Return None if the builder's message has a different
+    cause."""
     low = words.lower()
     if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
         return "its registry cannot be reached"
@@ -140,8 +144,8 @@ def base_unavailable(words: str) -> str | None:
 
 
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
-    """Return the error for an engine that never answered, with a hint. The hint offers the host if no engine was
-    named."""
+    """Return the error, with a hint, for an engine that never answered. If the user did not choose an engine, the hint
+    also mentions `--engine host`."""
     found = _unavailable(endpoint, error, complaint)
     if endpoint.spec == "docker":
         found.hint = f"{found.hint}; {ON_THE_HOST}" if found.hint else ON_THE_HOST

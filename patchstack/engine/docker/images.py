@@ -30,9 +30,12 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
 
 
 def base_image(text: str, args: Mapping[str, str]) -> str | None:
-    """Return the base image of the last stage of a Dockerfile, followed through other stages, by the name in the file;
-    None for `scratch` or without FROM. `args` are the build's arguments; FROM may use those that are declared before
-    the first FROM (Dockerfile reference, "Understand how ARG and FROM interact")."""
+    """Return the name of the base image of a Dockerfile. Return None for `scratch` or a file without FROM.
+
+    It is the base of the last stage. If a stage is based on another stage, the base of that stage is used. `args` are
+    the build arguments. FROM may use arguments that are declared before the first FROM (Dockerfile reference,
+    "Understand how ARG and FROM interact").
+    """
     values: dict[str, str] = {}
     stages: dict[str, str] = {}
     last = ""
@@ -63,15 +66,15 @@ def _value(variable: re.Match[str], values: Mapping[str, str]) -> str:
 
 BASE_LABEL = "patchstack.base"
 BASE_DIGEST_LABEL = "patchstack.base.digest"
-_SHOWN = 12  # lines of a failed step
-_RAWJSON_SINCE = (0, 13)  # buildx
+_SHOWN = 12  # number of lines that an error shows of a failed step
+_RAWJSON_SINCE = (0, 13)  # the first buildx version with --progress=rawjson
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _DOCKER_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "BUILDX_CONFIG", "XDG_RUNTIME_DIR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An image to build; see `ContainerEngine.build_image`."""
+    """The parameters of an image build. `ContainerEngine.build_image` describes them."""
 
     directory: Path
     tag: str
@@ -83,7 +86,8 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The state of a builder: the current step, its last lines, and the reason of a failure."""
+    """The progress of a build. `lines` has the last lines of the current step. `error` is the reason why the build
+    failed; empty if it did not."""
 
     step: str = ""
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN))
@@ -100,7 +104,7 @@ class Progress:
 
 
 def build(connection: Connection, plan: Plan, about: About, output: Output) -> None:
-    """Build and tag the image on the engine, labelled with its base. Raises the errors of
+    """Build an image on the engine, tag it, and label it with its base image. Raises the errors of
     `ContainerEngine.build_image`."""
     recipe = plan.directory / "Dockerfile"
     try:
@@ -119,7 +123,7 @@ def build(connection: Connection, plan: Plan, about: About, output: Output) -> N
 
 
 def _labels(connection: Connection, base: str | None) -> dict[str, str]:
-    """Return the labels for the base: its name, and its digest in a registry, if known."""
+    """Return the labels for the base image: its name, and its digest in a registry if this is known."""
     if base is None:
         return {}
     labels = {BASE_LABEL: base}
@@ -131,7 +135,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
         try:
             digests = api.inspect_image(base).get("RepoDigests") or ()
         except docker.errors.NotFound:
-            with contextlib.suppress(docker.errors.APIError):  # no registry, no digest: the build will say why
+            with contextlib.suppress(docker.errors.APIError):  # without a registry, the build reports the error
                 digests = (f"@{api.inspect_distribution(base)['Descriptor']['digest']}",)
                 labels[BASE_DIGEST_LABEL] = digests[0].partition("@")[2]
             return labels
@@ -141,7 +145,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
 
 
 def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
-    """Return the error for an image that could not be built, from the builder's messages."""
+    """Return the error for an image that could not be built, from the builder's messages in `progress`."""
     words = progress.error.strip()
     if any(sign in words.lower() for sign in NO_SPACE):
         return refusal(500, words, f"build the image {tag}")
@@ -149,16 +153,16 @@ def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
     if why is not None:
         return ImageMissing(
             f"the image {tag} cannot be built: its base {base} is not on the engine, and {why}: {words}",
-            hint=f"connect the engine to the network, or bring the base there: docker save {base} | docker load",
+            hint=f"connect the engine to the network, or load the base on it: docker save {base} | docker load",
         )
     at = f" at {progress.step}" if progress.step else ""
-    return ImageNotBuilt(f"the image {tag} cannot be built: it failed{at}: {words}", problems=progress.lines)
+    return ImageNotBuilt(f"the build of the image {tag} failed{at}: {words}", problems=progress.lines)
 
 
 def _with_the_engine(
     connection: Connection, plan: Plan, about: About, labels: dict[str, str], progress: Progress, output: Output
 ) -> None:
-    """Build with the engine's own builder, through the SDK."""
+    """Build the image with the engine's own builder, through the SDK. A failure is recorded in `progress`."""
     with connection.faults.translated(f"build the image {plan.tag}"):
         stream = connection.api.build(
             path=str(plan.directory),
@@ -183,7 +187,7 @@ def _with_the_engine(
 
 
 def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
-    """Read one message of the engine's builder, and return the text to show."""
+    """Record one message of the engine's builder in `progress`. Return the text to show."""
     if "error" in event:
         progress.error = str(event["error"])
         return b""
@@ -196,7 +200,7 @@ def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
 
 
 def _buildx() -> str | None:
-    """Return the docker program if it has a buildx with machine-readable progress; else None."""
+    """Return the path of the docker program if its buildx supports `--progress=rawjson`. Otherwise return None."""
     if (program := shutil.which("docker")) is None:
         return None
     told = run([program, "buildx", "version"], env=_environment(), timeout=30)
@@ -234,8 +238,8 @@ def _with_buildx(program: str, plan: Plan, labels: dict[str, str], progress: Pro
 
 
 def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
-    """Yield the JSON documents in the output of `--progress=rawjson`, which may have several lines (buildx 0.13), and
-    other lines as text."""
+    """Yield each JSON document in the output of buildx with `--progress=rawjson`, and all other lines as text. A
+    document may span several lines (buildx 0.13)."""
     document = ""
     for raw in lines:
         line = raw.decode("utf-8", "replace")
@@ -254,8 +258,8 @@ def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
 
 
 def buildx_event(event: dict[str, Any], progress: Progress, seen: dict[str, str]) -> bytes:
-    """Read one message of BuildKit (a `SolveStatus`), and return the text to show. `seen` has the steps that have
-    begun, by digest."""
+    """Record one message of BuildKit (a `SolveStatus`) in `progress`. Return the text to show. `seen` has the names of
+    the started steps by digest."""
     shown = b""
     for vertex in event.get("vertexes") or ():
         digest, name = str(vertex.get("digest")), str(vertex.get("name") or "")

@@ -1,4 +1,4 @@
-"""The owner of a container: the process that made it. Containers of dead processes are removed."""
+"""Label containers with the process that created them, so that the containers of ended processes can be removed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ _LABEL = re.compile(r"(?P<host>[^:/]*)(?:/(?P<place>[0-9a-f]{8}))?:(?P<pid>[0-9]
 
 
 def own_label() -> str:
-    """Return this process as `hostname/place:pid:start time`. `place` is the machine or namespace in which the pid is
-    valid. The start time detects a reused pid."""
+    """Return the owner label of this process: `hostname/place:pid:start time`.
+
+    `place` identifies the machine or PID namespace in which the pid is valid. The start time detects a reused pid.
+    """
     return f"{os.uname().nodename}/{here()}:{os.getpid()}:{_start_time(os.getpid()) or ''}"
 
 
 def is_dead(label: str, *, silent: float = 0.0) -> bool:
-    """Return whether the process of an owner label belongs to this machine and has certainly ended. `silent` is the
-    time since its last sign of life, in seconds. Labels of earlier versions have no place."""
+    """Return whether the process of an owner label belongs to this machine and has certainly ended.
+
+    `silent` is the time in seconds since the process last gave a sign of life. Labels of earlier versions have no
+    place.
+    """
     found = _LABEL.fullmatch(label)
     if found is None or found["host"] != os.uname().nodename:
         return False
@@ -37,7 +42,7 @@ def is_dead(label: str, *, silent: float = 0.0) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return the start time of a process in a constant unit; None if the process is not visible, or if neither `/proc`
+    """Return a text for the start time of a process. Return None if the process is not visible, or if neither `/proc`
     nor `ps` is available."""
     if processes.stat(os.getpid()) is not None:
         found = processes.stat(pid)

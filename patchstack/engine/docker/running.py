@@ -1,4 +1,4 @@
-"""A container that runs while its caller does something else: a server, or the client that measures it."""
+"""Run a container in the background, for example a server or the client that measures it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.engine.lifeline import Trailer
 from patchstack.engine.protocol import Ending, EngineLost, Job, Outcome, Output
 
 _KILLED = 137
-# The job is a child of a child of process 1 (see `lifeline`). Only builtins of the shell are used.
+# The job is a grandchild of process 1 (see `lifeline`). The script uses only builtins of the shell.
 _TERMINATE = """
 parents=
 for pass in 1 2
@@ -34,7 +34,7 @@ exit 0
 
 
 class ContainerJob:
-    """A started job in a container: a `Running`. Its output is delivered while somebody waits for it."""
+    """A started job in a container: a `Running`. Its output is delivered only during `wait` and `stop`."""
 
     def __init__(
         self, connection: Connection, job: Job, name: str, attached: containers.Attached, nonce: str, output: Output
@@ -97,8 +97,8 @@ class ContainerJob:
 def running(
     connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output
 ) -> Iterator[ContainerJob]:
-    """Create and start the container of a job, and remove it at the end of the block. `body`, `nonce` and the errors
-    are those of `containers.run`."""
+    """Create and start the container of a job, and remove it at the end of the block. The parameters and errors are the
+    same as for `containers.run`."""
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"
     attached = None
@@ -110,7 +110,7 @@ def running(
             api.start(name)
         yield ContainerJob(connection, job, name, attached, nonce, output)
     except EngineLost:
-        name = ""  # its lifeline ends it: the engine may not be there to be asked
+        name = ""  # the engine may not answer; the lifeline ends the container
         raise
     finally:
         if attached is not None:

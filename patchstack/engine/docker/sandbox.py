@@ -1,4 +1,5 @@
-"""The sandbox of a job: the settings of its container, with the least rights that it needs. Pure functions."""
+"""Define the sandbox of a job: the settings of its container, with no more rights than the job needs. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -19,15 +20,16 @@ HOME = "/tmp"  # noqa: S108  (the container's own)
 _TMP = "rw,noexec,nosuid,nodev,mode=1777"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DROPPED = ("HOSTNAME", "PWD", "OLDPWD", "SHLVL", "container")
-# A container must never see these paths of the engine's machine, nor paths below or above them.
+# A container must never see the paths in _KEPT_FROM of the engine's machine, nor paths below or above them. The paths
+# below those in _OPEN are exceptions.
 _OPEN = ("/run/media", "/dev/shm")  # noqa: S108  (where people mount disks, and keep models in memory)
 _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/var/lib/docker", "/var/lib/containers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The facts that the sandbox needs: the image's id and environment, the engine's number of CPUs and the path of its
-    socket (None: not known)."""
+    """The facts that the sandbox needs. `image` is the id of the image, `image_env` its environment. `cpus` is the
+    engine's number of CPUs. `socket` is the path of the engine's socket; None if unknown."""
 
     image: str
     image_env: Mapping[str, str]
@@ -36,7 +38,7 @@ class Surroundings:
 
 
 def check(job: Job, socket: str | None = None) -> None:
-    """Raise `UsageError` for a job that cannot or must not run, with all problems."""
+    """Raise `UsageError` with all problems if a job cannot run or must not run. `socket` is the engine's socket."""
     problems = []
     if not job.argv:
         problems.append("it has no command")
@@ -77,8 +79,10 @@ def _within(path: str, parent: str) -> bool:
 
 
 def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside: str | None = None) -> dict[str, Any]:
-    """Return the body of the Docker Engine API's `POST /containers/create` for a job under its lifeline. `beside` is
-    the name of a container whose loopback interface it shares, and nothing else."""
+    """Return the body of the Docker Engine API's `POST /containers/create` for a job with a lifeline.
+
+    `beside` is the name of a running container. The job shares only its loopback interface.
+    """
     limits = job.limits
     host: dict[str, Any] = {
         "AutoRemove": True,
@@ -102,7 +106,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
     if job.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
     dropped = " ".join(_dropped(job, around))
-    # A container in another's network has no host name and no network of its own: the engine refuses both.
+    # A container in the network of another must not set a host name or a network: the engine refuses both.
     network: dict[str, Any] = {"Hostname": "patchstack", "NetworkDisabled": True}
     if beside is not None:
         host["NetworkMode"], network = f"container:{beside}", {}
@@ -127,8 +131,8 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
 
 
 def _mounts(job: Job) -> list[dict[str, Any]]:
-    """Return the mounts. Binds are not used, because the engine would create a missing path and could take a name for a
-    path."""
+    """Return the mounts for volumes and paths. `Binds` is not used, because the engine would create a missing path, and
+    could mistake a name for a path."""
     volumes = [
         {
             "Type": "volume",
@@ -144,14 +148,14 @@ def _mounts(job: Job) -> list[dict[str, Any]]:
 
 
 def _dropped(job: Job, around: Surroundings) -> list[str]:
-    """Return the variables of the image or the engine that the job did not ask for."""
+    """Return the names of the variables that the image or the engine sets but the job does not request."""
     own = {"PATH", "HOME", *job.env}
     return [name for name in (*around.image_env, *_DROPPED) if name not in own and _VARIABLE.fullmatch(name)]
 
 
 def shell_arguments(job: Job, around: Surroundings) -> tuple[str, ...]:
-    """Return the arguments of `docker` for a shell in the same sandbox. It has no lifeline, because a person controls
-    it."""
+    """Return the arguments of `docker` for an interactive shell in the sandbox of a job. The container has no lifeline,
+    because the user ends it."""
     body = container(job, around, nonce="", owner="")
     host = body["HostConfig"]
     options = ["run", "--rm", "--interactive", "--tty", "--hostname", body["Hostname"], "--user", body["User"]]

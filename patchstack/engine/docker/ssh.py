@@ -1,8 +1,9 @@
-"""Connections to a Docker engine over ssh. Each one has its own `ssh` process, as with the `docker` program.
+"""Connect to a Docker engine over ssh. Each connection has its own `ssh` process, as with the `docker` program.
 
-`ssh HOST docker system dial-stdio` joins its stdin and stdout to the engine's socket. Here they are one end of a socket
-pair, so the other end is an ordinary socket, which supports timeouts, half-close and close. The SDK's own ssh
-connection supports none of these, forces port 22 onto an alias of ~/.ssh/config, and lets ssh print to the terminal.
+`ssh HOST docker system dial-stdio` connects its stdin and stdout to the engine's socket. Both are one end of a socket
+pair. So the other end is an ordinary socket, which supports timeouts, half-close and close. The SDK's own ssh
+connection supports none of these. It also forces port 22 for an alias of ~/.ssh/config, and lets ssh print to the
+terminal.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCou
 
 
 def arguments(url: str) -> tuple[str, ...]:
-    """Return the command that connects to the engine of `ssh://[USER@]HOST[:PORT][/SOCKET]`; ~/.ssh/config supplies
-    missing parts."""
+    """Return the command that connects to the engine at `ssh://[USER@]HOST[:PORT][/SOCKET]`. Missing parts come from
+    ~/.ssh/config."""
     parts = urlsplit(url)
     options = [option for name, value in _OPTIONS.items() for option in ("-o", f"{name}={value}")]
     user = ("-l", parts.username) if parts.username else ()
@@ -33,15 +34,15 @@ def arguments(url: str) -> tuple[str, ...]:
 
 
 class Tunnel:
-    """Opens connections, and keeps ssh's message of the last failure."""
+    """Opens connections over ssh, and keeps the error messages of the ssh processes."""
 
     def __init__(self, url: str) -> None:
         self._arguments = arguments(url)
         self._children: list[tuple[Child, IO[bytes]]] = []
 
     def open(self) -> socket.socket:
-        """Return a new connection. Raises `MissingError` if there is no ssh program; a failure of ssh shows only when
-        the connection is read."""
+        """Return a new connection. Raises `MissingError` if ssh is not installed. If ssh fails, the error appears only
+        when the connection is used."""
         self._reap()
         ours, theirs = socket.socketpair()
         said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
@@ -65,7 +66,7 @@ class Tunnel:
         return ours
 
     def complaint(self) -> str:
-        """Return the message of the last ssh failure; empty if there was none."""
+        """Return the message of the last ssh process that failed. Return an empty text if none failed."""
         for child, said in reversed(self._children):
             code = child.wait_at_most(2)
             said.seek(0)
@@ -85,7 +86,7 @@ class Tunnel:
         self._children.clear()
 
     def _reap(self) -> None:
-        """Forget children that ended without an error."""
+        """Forget ssh processes that ended without an error."""
         for pair in [pair for pair in self._children if pair[0].poll() == 0]:
             pair[1].close()
             self._children.remove(pair)

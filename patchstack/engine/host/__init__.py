@@ -1,1 +1,1 @@
-"""The engine that runs jobs on this machine, as processes with directories for volumes."""
+"""The engine that runs jobs as processes on this machine. Its volumes are directories."""

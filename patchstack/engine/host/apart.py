@@ -1,7 +1,7 @@
 """Run a job in a PID namespace with its own `/proc`, so that it sees only its own processes (pid_namespaces(7)).
 
-The environment of a process can be read by every process of the same user, in `/proc/PID/environ`. The environment of
-our ancestors may contain secrets: in CI, the tokens of the runner.
+Every process can read the environment of the same user's other processes, in `/proc/PID/environ`. The environment of
+patchstack's parent processes may contain secrets, for example the tokens of a CI runner.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from patchstack.errors import PatchstackError
 from patchstack.process import run
 
 DEPTH = 2
-"""The processes before the job's own: `unshare`, and the first of the namespace. Each has one child."""
+"""The number of processes above the job's own process: `unshare` and the first process of the namespace."""
 _SECONDS = 20.0
 _FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
-"""The first process of a namespace ignores signals without a handler, even its own abort. So it is a shell, and the job
-is its child. The shell's own messages about signals are discarded."""
+"""The script of the first process in the namespace. The first process ignores signals without a handler, even its own
+abort. So it is a shell, and the job is its child. The shell's own messages about signals are discarded."""
 
 
 @functools.cache
 def apart() -> tuple[str, ...] | None:
-    """Return the command prefix that hides other processes from a job; None if the system does not allow it.
+    """Return the command prefix that hides other processes from a job. Return None if the system does not allow it.
 
-    A user namespace is used only if needed: without one, the job has exactly our rights.
+    A user namespace is used only if patchstack does not run as root.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -37,7 +37,7 @@ def apart() -> tuple[str, ...] | None:
         options = ("--user", "--map-current-user", *options)
     words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
     try:
-        # It must see two processes, itself and the shell, and not ours.
+        # The job must be a child of process 1, or must not see the process of patchstack.
         asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
     except PatchstackError:
         return None

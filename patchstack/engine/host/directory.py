@@ -1,4 +1,4 @@
-"""A host engine's volume: a directory that is read and written as tar streams. Its content is never trusted."""
+"""Read and write a volume of the host engine, a directory, as tar streams. Its content is never trusted."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from patchstack.files.atomic import put_in_place
 _BLOCK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LAST_WRITES = 10.0
-"""The seconds within which the processes of a killed patchstack end."""
+"""The time in seconds for which removing a directory is retried, because processes of a killed patchstack may still
+write to it."""
 
 
 def put(directory: Path, archive: Iterable[bytes]) -> None:
-    """Unpack a tar stream into the directory. Existing files are replaced atomically, one by one. A link in the way is
-    removed, not followed. Modes and times come from the archive.
+    """Unpack a tar stream into the directory. Modes and times come from the archive.
 
-    Raises `MissingError` for an entry that leads out, or is neither file, directory nor symbolic link, and
-    `OutOfSpace`. Earlier entries are then in place.
+    Existing files are replaced atomically, one by one. A link at a directory's path is removed and not followed. Raises
+    `MissingError` if an entry is outside the directory, or is not a file, directory or symbolic link. Raises
+    `OutOfSpace` if the disk is full. After an error, earlier entries stay unpacked.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -48,11 +49,11 @@ def put(directory: Path, archive: Iterable[bytes]) -> None:
 def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> None:
     path = PurePosixPath(info.name)
     if path.is_absolute() or ".." in path.parts:
-        raise UnsafeArchive(f"the archive has an entry that leads out of it: {info.name}")
+        raise UnsafeArchive(f"archive entry is outside the target directory: {info.name}")
     if info.issym() and _leads_out(path.parent, info.linkname):
-        raise UnsafeArchive(f"the archive has a link that leads out of it: {info.name} -> {info.linkname}")
+        raise UnsafeArchive(f"archive link leads outside the target directory: {info.name} -> {info.linkname}")
     if not (info.isdir() or info.isreg() or info.issym()):
-        raise UnsafeArchive(f"the archive has an entry that is not a file: {info.name}")
+        raise UnsafeArchive(f"archive entry is not a file, directory or symbolic link: {info.name}")
     target = directory
     for part in path.parts if info.isdir() else path.parent.parts:
         target = target / part
@@ -83,7 +84,7 @@ def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> 
 
 
 def _is_directory(path: Path) -> bool:
-    """Return whether the path is a directory, not a link to one."""
+    """Return whether the path is a directory and not a link to a directory."""
     return path.is_dir() and not path.is_symlink()
 
 
@@ -99,11 +100,11 @@ def _leads_out(parent: PurePosixPath, link: str) -> bool:
 
 
 def get(directory: Path, path: str) -> Iterator[bytes]:
-    """Return a file or directory below `directory` as a tar stream. The names in it begin with the last component of
-    the path.
+    """Return a file or directory below `directory` as a tar stream. The names in the stream begin with the last
+    component of `path`.
 
-    Raises `MissingError`, at once, if it does not exist or its path goes through a link, and `UsageError` for a path
-    that is not below the directory.
+    Before the first block, raises `MissingError` if `path` does not exist or goes through a link, and `UsageError` if
+    it is not below the directory.
     """
     below = PurePosixPath(path)
     if below.is_absolute() or ".." in below.parts:
@@ -119,7 +120,7 @@ def get(directory: Path, path: str) -> Iterator[bytes]:
 
 
 def _pack(source: Path, name: str) -> Iterator[bytes]:
-    """Yield the stream one block at a time, because a file may be larger than memory."""
+    """Yield a tar stream of `source` in blocks, because a file may be larger than memory."""
     with tarfile.open(fileobj=io.BytesIO(), mode="w") as reader:
         pending = [(source, name)]
         while pending:
@@ -143,8 +144,8 @@ def _pack(source: Path, name: str) -> Iterator[bytes]:
 def remove(directory: Path) -> None:
     """Remove a directory with its content, even if it is not writable. Links are not followed.
 
-    The processes of a killed patchstack end a moment later, and may write to the directory until then. So removal is
-    retried for some seconds.
+    The processes of a killed patchstack end a moment after it, and may still write to the directory. So the removal is
+    retried for up to 10 s.
     """
     end = time.monotonic() + _LAST_WRITES
     while True:
@@ -166,7 +167,7 @@ def _remove(directory: Path) -> None:
     if not os.path.lexists(directory):
         return
     if not directory.is_symlink():
-        open_up(str(directory))  # before the walk, which must read it
+        open_up(str(directory))  # os.walk must be able to read it
         for parent, names, _ in os.walk(directory):
             for name in names:
                 if not os.path.islink(found := os.path.join(parent, name)):
@@ -175,7 +176,7 @@ def _remove(directory: Path) -> None:
 
 
 def out_of_space(directory: Path) -> OutOfSpace:
-    """Return the error for a full disk under a directory of ours."""
+    """Return the error for a full disk. `directory` is on this disk."""
     return OutOfSpace(
         f"the disk that holds {directory} is full", hint="make room there, or set PATCHSTACK_CACHE to another disk"
     )

@@ -1,4 +1,4 @@
-"""This machine as an engine: jobs are processes of the user, volumes are directories. There is no sandbox."""
+"""Use this machine as an engine. Jobs are processes of the user without a sandbox, and volumes are directories."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class HostEngine:
-    """Runs jobs on this machine, with the user's rights. Of a job's limits only `seconds` is enforced; `image` and
-    `gpus` are ignored. A process ended by the kernel's out-of-memory killer has exit code 137, like any process that
-    got SIGKILL.
+    """Runs jobs on this machine with the user's rights.
 
-    A job and all its processes end when the job is over, when `run` raises, and when patchstack is killed. Only a
-    process with a new session (a daemon) survives.
+    Of a job's limits, only `seconds` is enforced. `image` and `gpus` are ignored. A process that the kernel's
+    out-of-memory killer ends has exit code 137, like any process after SIGKILL. A job ends with all its processes when
+    its first process ends, when `run` raises an error, and when patchstack is killed. Only a process that creates a new
+    session (a daemon) survives.
     """
 
     def __init__(self, root: Path) -> None:
@@ -61,7 +61,7 @@ class HostEngine:
         return str(self._directory(volume.name))
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
-        """See the protocol. Raises `MissingError` for an archive with an entry that leads out of the volume."""
+        """See the protocol. Raises `MissingError` if an entry of the archive is outside the volume."""
         directory.put(self._directory(volume), archive)
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
@@ -74,7 +74,7 @@ class HostEngine:
         directory.remove(self._directory(volume))
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because this engine has no connections."""
 
     def shell(self, job: Job) -> tuple[str, ...]:
         home = self._homes / "shell"
@@ -99,14 +99,14 @@ class HostEngine:
 
     @contextlib.contextmanager
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
-        """See the protocol. All jobs of a host share its loopback interface. No limits are enforced, not even
+        """See the protocol. All jobs share the loopback interface of this machine. No limit is enforced, not even
         `seconds`."""
         self._prepare(job)
         with _home(self._homes) as home, running(job, _environment(job, home), output) as one:
             yield one
 
     def _prepare(self, job: Job) -> None:
-        """Check the needs of a job, and create its volumes."""
+        """Check the platform and paths of a job, and create its volumes."""
         if job.platform not in (None, native_platform()):
             raise PlatformUnsupported(
                 f"{job.what} is for {job.platform}, and this machine is {native_platform()}",

@@ -1,4 +1,4 @@
-"""A job on this machine: a session of processes with a lifeline, run to its end or in the background."""
+"""Run a job on this machine as a session of processes with a lifeline, to its end or in the background."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from patchstack.process import Child, start
 _BLOCK = 1 << 16
 _POLL = 0.05
 _SHORTEST = 0.001
-"""The first pause after a job closed its output. Nearly every job ends at that moment."""
+"""The first pause in seconds after a job closed its output. Nearly every job ends immediately afterwards."""
 _PASSES = 100
-"""The limit on waiting for a process that is dying, or that is in an uninterruptible system call."""
+"""The largest number of passes over a session's processes. A process in an uninterruptible system call cannot end."""
 
 
 def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome:
-    """Run a job to its end with these variables, as `Engine.run` does."""
+    """Run a job to its end with this environment. See `Engine.run`."""
     _check(job, environment)
     ours, theirs = os.pipe()
     lifeline_theirs, lifeline = os.pipe()
@@ -56,7 +56,7 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
 
 class HostJob:
     """A job that runs in the background: a `Running`. A thread delivers its output. `depth` is the number of processes
-    above the job's own, which made its PID namespace."""
+    above the job's own process, which create its PID namespace."""
 
     def __init__(self, child: Child, source: int, output: Output, depth: int) -> None:
         self._child = child
@@ -100,14 +100,14 @@ class HostJob:
         return self._outcome
 
     def close(self) -> None:
-        """End all remaining processes, and read the output to its end."""
+        """End all remaining processes, and deliver the rest of the output."""
         self._ended()
         self._over.set()
         self._pump.join(timeout=5)
 
     def _own(self) -> int | None:
-        """Return the job's own process; None if it does not start within a second. The processes above it ignore
-        SIGTERM."""
+        """Return the pid of the job's own process, because the processes above it ignore SIGTERM. Return None if it
+        does not start within a second."""
         deadline = time.monotonic() + 1
         while True:
             pid: int | None = self._child.pid
@@ -137,7 +137,7 @@ class HostJob:
 
 @contextlib.contextmanager
 def running(job: Job, environment: Mapping[str, str], output: Output) -> Iterator[HostJob]:
-    """Start a job, and end it with its whole session at the end of the block."""
+    """Start a job. At the end of the block, end all processes of its session."""
     _check(job, environment)
     with contextlib.ExitStack() as held:
         ours, theirs = os.pipe()
@@ -187,7 +187,7 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int,
 
 
 def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
-    """Deliver the output until the job is over. Return False if it exceeded its time limit."""
+    """Deliver the output until the job is over. Return False if the deadline passes first."""
     pause = _SHORTEST
     while not _over(child):
         left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
@@ -203,14 +203,14 @@ def _pump(child: Child, source: int, output: Output, deadline: float | None) -> 
 
 
 def _over(child: Child) -> bool:
-    """Return whether the job's first process has ended. It is not reaped, because its pid is the session id and must
-    not be reused before the session has ended."""
+    """Return whether the job's first process has ended. The process is not reaped, because its pid is the session id
+    and must not be reused before the session has ended."""
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(child: Child) -> None:
-    """End the rest of the job's session. Processes that are forked or change their group during one pass over /proc are
-    found by the next one."""
+    """End the remaining processes of the job's session. A process that is forked during one pass over /proc is found in
+    the next pass."""
     for _ in range(_PASSES):
         if not _kill_session(child.pid):
             break
@@ -218,7 +218,7 @@ def _end(child: Child) -> None:
 
 
 def _kill_session(session: int) -> bool:
-    """Kill the processes of a session. Return whether there were any, not counting zombies."""
+    """Kill the processes of a session. Return whether it had processes other than zombies."""
     found = False
     for pid, process in processes.visible():
         if process.session == session and not process.ended:
@@ -229,7 +229,7 @@ def _kill_session(session: int) -> bool:
 
 
 def _drain(source: int, output: Output) -> None:
-    """Deliver the rest of the output. Do not wait for a surviving daemon that holds the pipe open."""
+    """Deliver the rest of the output, but do not wait for a surviving daemon that keeps the pipe open."""
     while select.select([source], [], [], 0.2)[0]:
         if not (block := os.read(source, _BLOCK)):
             return
