@@ -79,7 +79,9 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
     if name not in PRESETS and name not in KINDS:
         near = difflib.get_close_matches(name, known, 1)
         perhaps = f"perhaps you meant {near[0]}; " if near else ""
-        raise UnknownName(f"there is no workload {name}", hint=f"{perhaps}known: {', '.join(dict.fromkeys(known))}")
+        raise UnknownName(
+            f"workload {name} does not exist", hint=f"{perhaps}the workloads are {', '.join(dict.fromkeys(known))}"
+        )
     kind_name, preset = PRESETS.get(name, (name, {}))
     return _of_options(name, kind_name, preset, workspace, model=model, settings=settings)
 
@@ -106,7 +108,7 @@ def _of_options(
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
             raise BadValue(
                 f"--set {text}: {'not NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
-                hint=f"{perhaps}there are {', '.join(known)}",
+                hint=f"{perhaps}the settings are {', '.join(known)}",
             )
         form, option = known[key].form, known[key].form.option
         if option == list[str]:

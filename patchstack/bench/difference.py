@@ -33,7 +33,7 @@ def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, 
     """Return n·(g2 − g1)/(T2 − T1) in tokens per second. Raises `ValueError` unless both differences are above 0."""
     (g1, g2), (t1, t2) = tokens, seconds
     if sequences < 1 or g2 <= g1 or not t2 > t1:
-        raise ValueError("the longer run has more tokens and takes longer")
+        raise ValueError("the longer run must have more tokens and take longer")
     return sequences * (g2 - g1) / (t2 - t1)
 
 

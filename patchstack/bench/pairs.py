@@ -280,7 +280,7 @@ def _observed(
     )
     if observed.observation is None:
         raise NotJudged(
-            f"{_who(slot)} cannot be measured, in pair {number}: {complaint_of(observed)}",
+            f"{_who(slot)} cannot be measured in pair {number}: {complaint_of(observed)}",
             hint=f"finished runs are kept; patchstack bench resume {plan.comparison} continues",
         )
     return observed.observation

@@ -68,8 +68,8 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
             continue
         if name not in declared:
             near = difflib.get_close_matches(name, declared, 1)
-            there = f"perhaps you meant {near[0]}" if near else f"it declares {', '.join(declared) or 'none'}"
-            one.complain("workload", f"workloads: declares no {name}; {there}")
+            there = f"perhaps you meant {near[0]}" if near else f"there are {', '.join(declared) or 'none'}"
+            one.complain("workload", f"`workloads:` has no {name}; {there}")
             continue
         asked = demand or declared[name].demand
         if asked is None or asked not in list(Demand):

@@ -110,7 +110,7 @@ def _out_of_range(row: Measured) -> str:
         return ", ".join(f"{name} {value}" for name, value in sizes.items()) + ": out of range"
     for name, seconds in (("t_pp", row.prefill_seconds), ("t_tg", row.decode_seconds)):
         if seconds is not None and not 0 <= seconds < math.inf:
-            return f"{name} {seconds} is not a time"
+            return f"{name} {seconds} is not a valid time"
     return ""
 
 

@@ -64,7 +64,7 @@ def read_routing(model: Model) -> Routing:
     experts = model.number("expert_count", 0)
     used = model.number("expert_used_count", 0)
     if used > experts or (experts and not used):
-        raise ModelFileUnreadable(f"{model.path}: {used} of {experts} experts are used")
+        raise ModelFileUnreadable(f"{model.path}: expert_used_count is {used}, and expert_count is {experts}")
     return Routing(experts=experts, used=used)
 
 
@@ -77,7 +77,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
     uniform = read_routing(model)
     header = read_header(path)
     if header.keys.get("general.type") != "imatrix":
-        raise ModelFileUnreadable(f"{path} is not an imatrix", hint="llama-imatrix -o FILE.gguf writes one")
+        raise ModelFileUnreadable(f"{path} is not an imatrix", hint="create one with llama-imatrix -o FILE.gguf")
     if not uniform.experts:
         raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} cannot be used")
     names = {one.name for one in model.tensors}

@@ -199,7 +199,7 @@ class _Reader:
     def skip(self, count: int) -> None:
         """Move forward by `count` bytes without reading them. Raises `UsageError` if the file ends before."""
         if self.position + count > self.size:
-            raise self.broken(f"a value of {count:,} bytes, the file ends at {self.size:,}")
+            raise self.broken(f"a value needs {count:,} bytes, the file ends at {self.size:,}")
         if self.at + count <= len(self.window):
             self.at += count
         else:
@@ -214,7 +214,7 @@ class _Reader:
     def name(self) -> str:
         length = self.u64()
         if length > _NAME:
-            raise self.broken(f"a name of {length:,} bytes")
+            raise self.broken(f"a name has {length:,} bytes, the limit is {_NAME:,}")
         return self.take(length).decode("utf-8", "replace")
 
     def header(self) -> Header:
@@ -266,11 +266,11 @@ class _Reader:
         kind, count = self.u32(), self.u64()
         if kind == _TEXT:
             if count > _STRINGS:
-                raise self.broken(f"the key {key!r} has {count:,} texts")
+                raise self.broken(f"the key {key!r} has {count:,} texts, the limit is {_STRINGS:,}")
             self._skip_texts(count)
             return Skipped(length=count)
         if kind not in _SCALARS:
-            raise self.broken(f"the key {key!r} is an array of type {kind}")
+            raise self.broken(f"the key {key!r} is an array of type {kind}, which patchstack does not read")
         code, size = _SCALARS[kind]
         if count > _KEPT:
             self.skip(count * size)
@@ -342,10 +342,10 @@ class _Reader:
         if kind is None:
             raise ModelFileUnreadable(
                 f"{self.path}: the tensor {name!r} has type {number}, which llama.cpp at the pin does not have",
-                hint="the file is damaged, or newer than what patchstack knows",
+                hint="the file is damaged, or too new for this patchstack",
             )
         if shape[0] % kind.block:
-            raise self.broken(f"the tensor {name!r} has rows of {shape[0]:,}, not whole blocks of {kind.name}")
+            raise self.broken(f"the tensor {name!r} has rows of {shape[0]:,} weights, not whole blocks of {kind.name}")
         return name, shape, kind, self.u64()
 
 

@@ -97,7 +97,7 @@ def parse_figure(text: str, what: str) -> Figure:
     units = {"bandwidth": _BANDWIDTH, "memory": _BYTES, "peak": _SPEED}[what]
     match = _FIGURE.match(text.strip())
     if match is None or match[2] not in units or not 0 < float(match[1]) < math.inf:
-        raise BadValue(f"{text!r} is not a {what}", hint=f"a number above 0 and its unit: {', '.join(units)}")
+        raise BadValue(f"{text!r} is not a {what}", hint=f"give a number above 0 and its unit: {', '.join(units)}")
     return Figure(
         value=float(match[1]) * units[match[2]], unit=match[2], origin=Origin.GIVEN, source="the command line", date=""
     )
@@ -117,7 +117,7 @@ def find_machine(name: str) -> Machine:
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
     if path is None or not path.is_file():
         raise CostUnknown(
-            f"no machine is named {name!r}", hint=f"one of {', '.join(shipped)}, or the path of a YAML file"
+            f"no machine is named {name!r}", hint=f"give one of {', '.join(shipped)}, or the path of a YAML file"
         )
     return read_machine(path)
 
@@ -130,7 +130,7 @@ def read_machine(path: Path) -> Machine:
 
     document = read_yaml(path)
     if not isinstance(document, CommentedMap):
-        raise WorkspaceUnusable(f"{path}:1: a machine is a mapping", hint="it starts with `name:`")
+        raise WorkspaceUnusable(f"{path}:1: a machine file must be a mapping", hint="begin it with `name:`")
     problems: list[str] = []
     top = Node(document, path, "", problems)
     name = top.text("name", required=True) or ""

@@ -341,7 +341,9 @@ def _window_state(layout: Layout, options: ServerOptions, sizes: Cells, kept: in
 
 def _row(kind: TensorType, length: int, option: str) -> int:
     if length % kind.block:
-        raise ModelFileUnreadable(f"{option} {kind.name}: a row of {length} is not whole blocks of {kind.block}")
+        raise ModelFileUnreadable(
+            f"{option} {kind.name}: a row of {length} elements is not whole blocks of {kind.block}"
+        )
     return kind.row_bytes(length)
 
 

@@ -119,7 +119,7 @@ def read_model(path: Path) -> Model:
     match = _SHARD.match(path.name)
     if match is None or int(match[3]) != count:
         raise ModelFileUnreadable(
-            f"{path.name} is a shard of {count}, but its name says otherwise",
+            f"{path.name} has split.count {count}, which its name contradicts",
             hint=f"shards are named NAME-00001-of-{count:05d}.gguf",
         )
     if number != 0 or int(match[2]) != 1:
@@ -187,7 +187,7 @@ def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
     targets = _targets(model, target)
     for header, path in zip(model.headers, targets, strict=True):
         if path.resolve() == header.path.resolve():
-            raise ModelFileUnreadable(f"{path} is the model itself", hint="-o names another file")
+            raise ModelFileUnreadable(f"the output {path} is the model itself", hint="give a different file with -o")
         draft = path.with_name(f".{path.name}.patchstack-{tag()}")
         try:
             _write(header, draft)
@@ -205,7 +205,7 @@ def _targets(model: Model, target: Path) -> tuple[Path, ...]:
     first = f"-00001-of-{count:05d}.gguf"
     if not target.name.endswith(first):
         raise ModelFileUnreadable(
-            f"the model has {count} shards: {target.name} is not the name of a shard", hint=f"-o NAME{first}"
+            f"the model has {count} shards: {target.name} is not the name of a shard", hint=f"use -o NAME{first}"
         )
     stem = target.name.removesuffix(first)
     return tuple(target.with_name(f"{stem}-{one:05d}-of-{count:05d}.gguf") for one in range(1, count + 1))

@@ -64,7 +64,8 @@ def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
         rows = [one for one in decay.shape if one > 1]
         if len(rows) > 1:
             raise CostUnknown(
-                f"{model.path}: {name} is a matrix of {'×'.join(map(str, decay.shape))}: no head has one memory length",
+                f"{model.path}: {name} is a matrix of {'×'.join(map(str, decay.shape))}: "
+                "its heads have no single memory length",
                 hint="memory lengths exist for gated delta rule layers and Mamba-2, not for Mamba",
             )
         bias = tensors.get(f"blk.{match[1]}.ssm_dt.bias")

@@ -116,9 +116,9 @@ class Bounds:
     def check(self, size: int, entries: int) -> None:
         """Raise `MissingError` if the bytes or entries so far exceed a limit."""
         if size > self.size:
-            raise UnsafeArchive(f"the job made more than {self.size >> 20} MiB, which are not copied here")
+            raise UnsafeArchive(f"the job created more than {self.size >> 20} MiB, the limit for copying")
         if entries > self.entries:
-            raise UnsafeArchive(f"the job made more than {self.entries} files, which are not copied here")
+            raise UnsafeArchive(f"the job created more than {self.entries} files, the limit for copying")
 
 
 def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:

@@ -113,7 +113,7 @@ def checked_volume(name: str) -> str:
     """Return the name of a volume if it is valid. Raises `UsageError` if it is not, for example if it could be a
     path."""
     if not _VOLUME_NAME.fullmatch(name):
-        raise BadValue(f"{name!r} is not a volume name: letters, digits, '_', '.' and '-', and no more than 128")
+        raise BadValue(f"{name!r} is not a volume name; use up to 128 letters, digits, '_', '.' and '-'")
     return name
 
 

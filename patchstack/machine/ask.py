@@ -76,8 +76,8 @@ def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
         )
         if finished.code == 255 and finished.complaint:
             raise EngineUnavailable(
-                f"{url} does not answer: {finished.complaint.splitlines()[-1]}",
-                hint="does ssh to that host work without a password?",
+                f"cannot run programs on {url}: {finished.complaint.splitlines()[-1]}",
+                hint="ssh to this host must work without a password",
             )
         return finished.code, _text(finished.stdout)
 
@@ -137,7 +137,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
     if image is None:
         raise AmbiguousName(
             f"the machine of {about.spec} is reachable only from a container, and no image was named",
-            hint="--image NAME, the one the build was made in; or reach the engine by ssh://USER@HOST",
+            hint="give the image of the build with --image NAME, or use the engine ssh://USER@HOST",
         )
     return Reach(
         ask=through(open_another, image=image, gpus=gpus, volumes=(_IN_CONTAINERS,)),

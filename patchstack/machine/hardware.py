@@ -135,7 +135,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
     if smi is None or not smi.ok:
         module = parts.get("driver")
         if module is not None and module.ok and module.text.strip():
-            return (), "NVIDIA's driver is loaded, but nvidia-smi is missing"
+            return (), "NVIDIA's driver is loaded, but nvidia-smi was not found"
         return (), ""
     asked = parts.get("gpus")
     table = rows(asked, len(GPU_FIELDS))
@@ -151,7 +151,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
     found = []
     for index, uuid, driver, memory, capability, power, mig, name in table:
         if not index.isdecimal() or not name or name.startswith("["):
-            return (), f"nvidia-smi gave an unexpected answer: {' '.join(', '.join((index, uuid, name)).split())[:120]}"
+            return (), f"unexpected output of nvidia-smi: {' '.join(', '.join((index, uuid, name)).split())[:120]}"
         size = number(memory)
         found.append(
             Gpu(
@@ -189,7 +189,7 @@ def _complaint(said: Reply | None) -> str:
     if said.code in (124, 137):
         return "nvidia-smi does not answer within 20 s: is a GPU hanging?"
     if "No devices were found" in said.text:
-        return "nvidia-smi finds no devices, though there is a driver"
+        return "nvidia-smi finds no devices, although a driver is loaded"
     if "version mismatch" in said.text:
         return f"{words}: the driver was updated while it was loaded; restart the machine"
     if "couldn't communicate" in said.text:

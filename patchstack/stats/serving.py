@@ -203,7 +203,9 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
     tokens = 0
     for one in streams:
         if one.chunk_tokens is None:
-            return Steady(begin=begin, end=end, tokens=0, rate=None, problem="the tokens of a chunk are not known")
+            return Steady(
+                begin=begin, end=end, tokens=0, rate=None, problem="the number of tokens in a chunk is unknown"
+            )
         tokens += sum(count for time, count in zip(one.times, one.chunk_tokens, strict=True) if begin < time <= end)
     seconds, wall = (end - begin) / NS, wall_of(streams)
     problem = ""

@@ -228,7 +228,7 @@ def test_a_run_without_its_row_does_not_count(bench: Bench, tmp_path: Path, scri
     assert told.code == 4
     if complaint != "the figure of rate occurs 1 times":
         assert complaint in told.stdout
-    assert "INVALID: the reference cannot be measured, in pair 1" in told.stdout
+    assert "INVALID: the reference cannot be measured in pair 1" in told.stdout
 
 
 def test_a_machine_that_is_not_calm_is_invalid(bench: Bench, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_history_that_cannot_be_written_stops_nothing(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (("-w", "decod"), "there is no workload decod"),
+        (("-w", "decod"), "workload decod does not exist"),
         (("-w", "decode"), "workload decode needs --model FILE"),
         (("-w", "decode", "--model", "m", "--set", "nlp=1"), "workload decode has no setting nlp"),
         (("-w", "decode", "--model", "m", "--set", "npl=8,8"), "is not a list of different whole numbers"),

@@ -96,7 +96,7 @@ def test_a_recipe_that_cannot_be_read_is_said(engine: ContainerEngine, tmp_path:
     with pytest.raises((UsageError, MissingError), match=r"unknown instruction: RUNN"):
         built(engine, tmp_path, f"FROM {IMAGE}\nRUNN true\n")
     (tmp_path / "Dockerfile").unlink()
-    with pytest.raises(MissingError, match=f"^there is no Dockerfile to build {TAG} from: {tmp_path}/Dockerfile: "):
+    with pytest.raises(MissingError, match=f"^cannot read the Dockerfile for {TAG}: {tmp_path}/Dockerfile: "):
         engine.build_image(tmp_path, tag=TAG, platform="linux/amd64", args={}, output=bytearray().extend)
 
 

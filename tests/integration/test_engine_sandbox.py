@@ -166,7 +166,7 @@ def test_a_link_to_what_a_job_may_never_see_is_refused_too(
     link.symlink_to("/var/run")
     with pytest.raises(UsageError, match=r"cannot be run") as refused:
         ran(engine, job("true", paths=(EnginePath(source=str(link), target="/x"),)))
-    assert refused.value.problems == ("a job may not see /run of the engine's machine",)
+    assert refused.value.problems == ("a job must not see /run of the engine's machine",)
 
 
 def test_a_path_that_is_not_there_is_named_and_not_made(engine: ContainerEngine) -> None:

@@ -116,7 +116,7 @@ def test_a_host_without_docker_is_said_to_be_one(engine: ContainerEngine, server
     server.restrict("/usr/sbin")
     try:
         with pytest.raises(
-            EngineUnavailable, match=r"^there is no docker program on dgx: .*docker.*not found$"
+            EngineUnavailable, match=r"^docker is not installed on dgx: .*docker.*not found$"
         ) as refused:
             engine.about()
         assert "install docker there" in str(refused.value.hint)
@@ -132,9 +132,7 @@ def test_a_host_whose_engine_is_not_running_is_said_to_be_one(engine: ContainerE
 
 def test_without_an_ssh_program_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        MissingError, match=r"^ssh is not installed here, and the engine is reached over it$"
-    ) as refused:
+    with pytest.raises(MissingError, match=r"^the engine is reached over ssh, which is not installed$") as refused:
         container_engine("ssh://dgx").about()
     assert refused.value.hint == "apt-get install openssh-client"
 

@@ -112,7 +112,7 @@ def test_a_volume_is_made_when_a_job_names_it_and_can_be_written(engine: Engine)
 def test_what_is_not_there_is_named(engine: Engine) -> None:
     with volume_of(engine) as volume:
         engine.put(volume.name, pack([]), image=IMAGE)
-        with pytest.raises(MissingError, match=f"^there is no bin/llama in the volume {volume.name}$"):
+        with pytest.raises(MissingError, match=f"^bin/llama does not exist in the volume {volume.name}$"):
             engine.get(volume.name, "bin/llama", image=IMAGE)
         engine.remove("patchstack-test-never-was")
 
@@ -231,7 +231,7 @@ def test_a_full_disk_under_a_volume_is_named() -> None:
         api.create_volume(name, driver_opts=options, labels={"patchstack.volume": "1"})
     try:
         with pytest.raises(
-            OutOfSpace, match=r"^the engine's disk is full: it cannot take files into the volume"
+            OutOfSpace, match=r"^the engine's disk is full: it cannot write files into the volume"
         ) as full:
             engine.put(name, pack([Entry(path="big", data=BIG)]), image=IMAGE)
         assert "no space left on device" in full.value.message

@@ -62,7 +62,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
             prompt, generated, speed = int(row["n_prompt"]), int(row["n_gen"]), float(row["avg_ts"])
             samples = [(prompt + generated) * 1e9 / float(one) for one in row["samples_ns"]]
             if len(samples) != int(workload.reading["repetitions"]):
-                return f"line {number} has {len(samples)} samples"
+                return f"line {number} has {len(samples)} samples instead of {workload.reading['repetitions']}"
             if not abs(fmean(samples) / speed - 1) < _CLOSE:
                 return f"line {number} contradicts itself: avg_ts is {speed:g}, its samples give {fmean(samples):g}"
         except (ValueError, KeyError, TypeError, ZeroDivisionError, OverflowError) as error:

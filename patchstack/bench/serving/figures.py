@@ -257,7 +257,7 @@ def _marks(answered: Sequence[RequestRecord], streams: Sequence[Stream], crossed
     yield from _named("had a prompt of", "tokens", [(one.number, one.prompt, one.prompt_wanted) for one in answered])
     unknown = sum(one.chunk_tokens is None for one in streams)
     if unknown and any(one.tokens is not None for one in streams):
-        yield f"no ITL of {unknown} of {len(streams)} streams: the tokens of a chunk are not known"
+        yield f"no ITL of {unknown} of {len(streams)} streams: the number of tokens in a chunk is unknown"
     odd: dict[str, int] = {}
     for name, count in chain.from_iterable(one.odd.items() for one in answered):
         if name in ("no [DONE]", "after the end"):

@@ -114,7 +114,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
     attached = None
     beginning = b""
     try:
-        with faults.translated(f"make a container for {job.what}"):
+        with faults.translated(f"create a container for {job.what}"):
             create(api, body, name)
             attached = attach(api, name)
         began = time.monotonic()
@@ -167,7 +167,7 @@ def outcome(
     if ended.code is Why.ABSENT:
         raise JobCannotStart(
             f"{job.what} cannot start: {job.argv[0]} is not in the image {job.image}",
-            hint="name another image, or one built with it",
+            hint="use an image that contains this program",
         )
     if ended.code is Why.NOWHERE:
         raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is not a directory in the container")
@@ -180,7 +180,7 @@ def outcome(
 
 def _without_trailer(connection: Connection, job: Job, name: str, seconds: float, beginning: bytes) -> Outcome:
     """Return the outcome of a container whose process 1 ended without its last message, from the engine's events."""
-    with connection.faults.translated(f"say what became of {job.what}"):
+    with connection.faults.translated(f"report the end of {job.what}"):
         code, oom = fate(connection.api, name)
     if oom:
         return Outcome(ending=Ending.OUT_OF_MEMORY, code=code or _KILLED, seconds=seconds)
@@ -200,7 +200,7 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
     words = connection.faults.last_words()
     return EngineLost(
         f"{job.what} was lost after {seconds:.0f} s: {why}" + (f": {words}" if words else ""),
-        hint="see whether the engine still runs and can be reached (patchstack doctor), then run it again",
+        hint="check that the engine runs and can be reached (patchstack doctor), then run it again",
     )
 
 

@@ -97,17 +97,17 @@ def _checked(url: str) -> str:
         ) from error
     wrong = None
     if parts.scheme not in _SCHEMES:
-        wrong = "that kind of address is not known"
+        wrong = "unknown kind of address"
     elif parts.scheme == "unix":
-        wrong = None if parts.path.startswith("/") and not parts.netloc else "a socket is named by its whole path"
+        wrong = None if parts.path.startswith("/") and not parts.netloc else "the path of a socket must be absolute"
     elif not parts.hostname:
         wrong = "the host is missing"
     elif parts.scheme == "tcp" and port is None:
         wrong = "the port is missing"
     elif parts.password:
-        wrong = "a password does not belong there"
+        wrong = "a password is not allowed"
     elif parts.query or parts.fragment:
-        wrong = "there is more after the address"
+        wrong = "text after the address is not allowed"
     if wrong:
         raise BadEngineAddress(f"{url!r} is not an engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
     return url
@@ -140,8 +140,8 @@ def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
         close = difflib.get_close_matches(name, known, n=1)
         perhaps = f"perhaps you meant {close[0]}; " if close else ""
         raise BadEngineAddress(
-            f"there is no docker context {name!r} ({source})",
-            hint=f"{perhaps}there are: {', '.join(known)}; to make one: docker context create NAME --docker host=URL",
+            f"docker context {name!r} does not exist ({source})",
+            hint=f"{perhaps}there are: {', '.join(known)}; to create one: docker context create NAME --docker host=URL",
         )
     docker = _part(_part(_read(meta), "Endpoints"), "docker")
     url = docker.get("Host")

@@ -51,7 +51,7 @@ class ContainerEngine:
 
     def about(self) -> About:
         connection = self._connected()
-        with connection.faults.translated("say what it is"):
+        with connection.faults.translated("describe itself"):
             version, info = connection.api.version(), connection.api.info()
         parts = " ".join(str(part.get("Name")) for part in version.get("Components") or ()).lower()
         self._about = About(
@@ -78,7 +78,7 @@ class ContainerEngine:
 
     def _image(self, reference: str) -> Image:
         connection = self._connected()
-        with connection.faults.translated(f"look at the image {reference}"):
+        with connection.faults.translated(f"inspect the image {reference}"):
             try:
                 found = connection.api.inspect_image(reference)
             except docker.errors.NotFound as error:
@@ -106,14 +106,14 @@ class ContainerEngine:
             try:
                 found = connection.api.inspect_volume(checked_volume(volume))
                 if VOLUME_LABEL not in (found.get("Labels") or {}):
-                    raise JobRefused(f"the volume {volume} at {self.endpoint.url} was not made by patchstack")
+                    raise JobRefused(f"the volume {volume} at {self.endpoint.url} was not created by patchstack")
                 connection.api.remove_volume(volume)
             except docker.errors.NotFound:
                 return
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
         given = _Given(archive)
-        doing = f"take files into the volume {volume}"
+        doing = f"write files into the volume {volume}"
         connection = self._connected()
         self._make(volume, image, doing)
         with containers.carrier(connection, self._needed(image, doing), volume, doing) as carrying:
@@ -132,13 +132,13 @@ class ContainerEngine:
         return chain([next(stream, b"")], stream)  # a missing path is an error at the call, not at the first read
 
     def _get(self, volume: str, path: str, image: str | None) -> Iterator[bytes]:
-        doing = f"give {path} of the volume {volume}"
+        doing = f"read {path} from the volume {volume}"
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
                 connection.api.inspect_volume(checked_volume(volume))
             except docker.errors.NotFound as error:
-                raise EngineRefused(f"there is no volume {volume} at {self.endpoint.url}") from error
+                raise EngineRefused(f"volume {volume} does not exist at {self.endpoint.url}") from error
         needed = self._needed(image, doing)
         with containers.carrier(connection, needed, volume, doing) as carrying, contextlib.ExitStack() as held:
             with connection.faults.translated(doing):
@@ -146,7 +146,7 @@ class ContainerEngine:
                 try:
                     blocks = held.enter_context(sent)
                 except docker.errors.NotFound as error:
-                    raise EngineRefused(f"there is no {path} in the volume {volume}") from error
+                    raise EngineRefused(f"{path} does not exist in the volume {volume}") from error
             while True:
                 with connection.faults.translated(doing):
                     block = next(blocks, None)
@@ -197,14 +197,14 @@ class ContainerEngine:
         around = self._surroundings(job)
         self._connected()
         for volume in job.volumes:
-            self._make(volume.name, job.image, f"make the volume {volume.name}")
+            self._make(volume.name, job.image, f"create the volume {volume.name}")
         nonce = secrets.token_hex(8)
         return sandbox.container(job, around, nonce=nonce, owner=own_label(), beside=beside), nonce
 
     def shell(self, job: Job) -> tuple[str, ...]:
         if shutil.which("docker") is None:
             raise ProgramMissing(
-                "a shell needs the docker program, which is not here", hint="apt-get install docker-cli"
+                "a shell needs the docker program, which is not installed", hint="apt-get install docker-cli"
             )
         return ("docker", *self.endpoint.docker_arguments(), *sandbox.shell_arguments(job, self._surroundings(job)))
 
@@ -216,7 +216,7 @@ class ContainerEngine:
         about = self._about or self.about()
         if job.gpus and about.kind == "podman":
             raise GpuNotGiven(
-                f"{job.what} needs a GPU, and podman's Docker socket gives none: the container would start without",
+                f"{job.what} needs a GPU, and podman's Docker socket cannot give a GPU to a container",
                 hint="use a Docker engine with the nvidia-container-toolkit, or --engine host",
             )
         if about.local:
@@ -228,7 +228,7 @@ class ContainerEngine:
         image = self.image(job.image, platform=job.platform) if job.platform else self._image(job.image)
         assert image is not None
         connection = self._connected()
-        with connection.faults.translated(f"look at the image {job.image}"):
+        with connection.faults.translated(f"inspect the image {job.image}"):
             config = connection.api.inspect_image(image.digest).get("Config") or {}
         names = {text.partition("=")[0] for text in config.get("Env") or ()}
         return sandbox.Surroundings(image=image.digest, image_env=dict.fromkeys(names, ""), cpus=about.cpus)

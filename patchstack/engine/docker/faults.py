@@ -79,9 +79,9 @@ class Faults:
         if self.answered:
             words = self.last_words()
             return EngineLost(
-                f"the connection to the engine at {self._endpoint.url} was lost while it should {doing}"
+                f"the connection to the engine at {self._endpoint.url} was lost, so it could not {doing}"
                 + (f": {words}" if words else ""),
-                hint="see whether the engine still runs and can be reached (patchstack doctor), then run it again",
+                hint="check that the engine runs and can be reached (patchstack doctor), then run it again",
             )
         return unavailable(self._endpoint, error, self._complaint())
 
@@ -161,7 +161,7 @@ def _unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> Pa
     if any(isinstance(link, (ssl.SSLError, docker.errors.TLSParameterError)) for link in links):
         return EngineUnavailable(
             f"no Docker engine answers at {where}: TLS: {_deepest(links)}",
-            hint="see that DOCKER_CERT_PATH, or the docker context, has ca.pem, cert.pem and key.pem for that engine",
+            hint="check that DOCKER_CERT_PATH, or the docker context, has ca.pem, cert.pem and key.pem for this engine",
         )
     if any(isinstance(link, docker.errors.InvalidVersion) for link in links):
         return EngineUnavailable(f"the engine at {where} is too old: {_deepest(links)}")
@@ -203,7 +203,7 @@ def _ssh_unavailable(endpoint: Endpoint, complaint: str, error: BaseException) -
         hint = f"ssh must get in without a question: ssh-copy-id{port} {target}, or start an ssh agent with your key"
     elif "command not found" in low or "docker: not found" in low:
         return EngineUnavailable(
-            f"there is no docker program on {target}: {_last(complaint)}",
+            f"docker is not installed on {target}: {_last(complaint)}",
             hint="install docker there (the program, not only the engine), and put it on the PATH that ssh gives",
         )
     elif "dial-stdio" in low and "not a docker command" in low:

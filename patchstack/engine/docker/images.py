@@ -110,7 +110,7 @@ def build(connection: Connection, plan: Plan, about: About, output: Output) -> N
     try:
         text = recipe.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ImageNotBuilt(f"there is no Dockerfile to build {plan.tag} from: {recipe}: {error}") from error
+        raise ImageNotBuilt(f"cannot read the Dockerfile for {plan.tag}: {recipe}: {error}") from error
     base = base_image(text, plan.args)
     labels = _labels(connection, base)
     progress = Progress()
@@ -128,7 +128,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
         return {}
     labels = {BASE_LABEL: base}
     api = connection.api
-    with connection.faults.translated(f"look at the base image {base}"):
+    with connection.faults.translated(f"inspect the base image {base}"):
         if "@" in base:
             labels[BASE_DIGEST_LABEL] = base.partition("@")[2]
             return labels

@@ -103,7 +103,7 @@ def running(
     name = f"patchstack-{os.getpid()}-{nonce}"
     attached = None
     try:
-        with faults.translated(f"make a container for {job.what}"):
+        with faults.translated(f"create a container for {job.what}"):
             containers.create(api, body, name)
             attached = containers.attach(api, name)
         with faults.translated(f"start {job.what}"):

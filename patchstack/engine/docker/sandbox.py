@@ -43,16 +43,16 @@ def check(job: Job, socket: str | None = None) -> None:
     if not job.argv:
         problems.append("it has no command")
     if any("\0" in text for text in (*job.argv, *job.env.values(), job.workdir or "")):
-        problems.append("there is a NUL byte in its command or environment")
+        problems.append("its command or environment has a NUL byte")
     problems += [f"{name!r} is not a variable name" for name in job.env if not _VARIABLE.fullmatch(name)]
     targets = [volume.target for volume in job.volumes] + [path.target for path in job.paths]
     if job.workdir is not None and not job.workdir.startswith("/"):
-        problems.append(f"the directory to run in is not absolute: {job.workdir}")
+        problems.append(f"the working directory is not absolute: {job.workdir}")
     for target in targets:
         if not target.startswith("/") or posixpath.normpath(target) != target or target in ("/", HOME):
             problems.append(f"{target!r} cannot be a mount point")
         if targets.count(target) > 1:
-            problems.append(f"more than one thing is mounted at {target}")
+            problems.append(f"more than one volume or path is mounted at {target}")
     problems += [why for path in job.paths if (why := _forbidden(path, socket))]
     for volume in job.volumes:
         checked_volume(volume.name)
@@ -63,14 +63,14 @@ def check(job: Job, socket: str | None = None) -> None:
 def _forbidden(path: EnginePath, socket: str | None) -> str | None:
     source = posixpath.normpath(path.source)
     if not path.source.startswith("/") or ".." in path.source.split("/"):
-        return f"a path of the engine's machine is absolute, without '..': {path.source}"
+        return f"a path on the engine's machine must be absolute, without '..': {path.source}"
     if source.endswith(".sock") or source == socket:
-        return f"a job may not reach the engine itself: {path.source}"
+        return f"a job must not reach the engine itself: {path.source}"
     if any(source.startswith(f"{place}/") for place in _OPEN):
         return None
     for kept in (*_KEPT_FROM, *([socket] if socket else [])):
         if _within(source, kept) or _within(kept, source):
-            return f"a job may not see {path.source} of the engine's machine"
+            return f"a job must not see {path.source} of the engine's machine"
     return None
 
 

@@ -60,7 +60,7 @@ class Tunnel:
             ours.close()
             said.close()
             raise ProgramMissing(
-                "ssh is not installed here, and the engine is reached over it", hint="apt-get install openssh-client"
+                "the engine is reached over ssh, which is not installed", hint="apt-get install openssh-client"
             ) from error
         self._children.append((child, said))
         return ours

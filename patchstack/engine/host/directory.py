@@ -115,7 +115,7 @@ def get(directory: Path, path: str) -> Iterator[bytes]:
             break
         source = source / part
     if not os.path.lexists(source) or source.parts[len(directory.parts) :] != below.parts:
-        raise EngineRefused(f"there is no {path} in the volume {directory.name}")
+        raise EngineRefused(f"{path} does not exist in the volume {directory.name}")
     return _pack(source, below.name or ".")
 
 
@@ -178,5 +178,6 @@ def _remove(directory: Path) -> None:
 def out_of_space(directory: Path) -> OutOfSpace:
     """Return the error for a full disk. `directory` is on this disk."""
     return OutOfSpace(
-        f"the disk that holds {directory} is full", hint="make room there, or set PATCHSTACK_CACHE to another disk"
+        f"the disk that holds {directory} is full",
+        hint="make room there, or set PATCHSTACK_CACHE to a directory on a different disk",
     )

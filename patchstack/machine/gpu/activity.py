@@ -162,9 +162,9 @@ def _containers(parts: Parts, inside: str) -> tuple[tuple[Container, ...] | None
         for line in filter(str.strip, said.text.splitlines()):
             fields = line.split("\t")
             if len(fields) != 5:
-                return None, f"{name.rstrip('12')} listed its containers in an unexpected form: {line.strip()[:120]}"
+                return None, f"{name.rstrip('12')} printed an unexpected line for a container: {line.strip()[:120]}"
             identity, owner, job, image, names = (field.strip() for field in fields)
             found[identity] = Container(id=identity, name=names, image=image, owner=owner, job=job)
     if inside and not engines:
-        return None, f"this is inside a container ({inside}): other containers cannot be seen"
+        return None, f"other containers are not visible from inside a container ({inside})"
     return tuple(found.values()), ""

@@ -80,7 +80,7 @@ def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]
         return (
             _NO_FP4 + ", though the chip has FP4",
             _NO_DIGESTS,
-            "conclusions from a GB10 do not hold here, and those from here not for a GB10: run the same method again",
+            "results of this GPU and of a GB10 do not apply to each other: repeat the run on the other GPU",
         )
     if kind in (GpuClass.OTHER_DATACENTER, GpuClass.OTHER):
         return (

@@ -168,7 +168,9 @@ def _apps(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         more = f" and {len(strange) - 4} more" if len(strange) > 4 else ""
         return _check("gpu-apps", Verdict.FAIL, f"{_count(len(strange), 'compute process')}: {words}{more}")
     if activity.contained is None:
-        return _check("gpu-apps", Verdict.PASS, "no compute processes" if not activity.apps else "none but allowed")
+        return _check(
+            "gpu-apps", Verdict.PASS, "no compute processes" if not activity.apps else "only allowed processes"
+        )
     # Inside a container, processes outside it are not listed, but their GPU memory is counted.
     used = [gpu.memory for gpu in activity.gpus or ()]
     known = [memory for memory in used if memory is not None]
@@ -176,7 +178,7 @@ def _apps(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         return _check(
             "gpu-apps",
             Verdict.FAIL,
-            f"{max(known):g} MiB are in use by processes that cannot be seen from inside {activity.contained}",
+            f"{max(known):g} MiB are in use by processes that are not visible from inside {activity.contained}",
         )
     if known and len(known) == len(machine.gpus):
         return _check("gpu-apps", Verdict.PASS, f"none seen from inside {activity.contained}, and no memory in use")
@@ -190,7 +192,7 @@ def _load(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         return _check("gpu-load", Verdict.FAIL, f"the GPU is {max(known):g}% busy; {wanted.gpu_load:g}% may be")
     if len(known) < len(machine.gpus):
         cut = [gpu for gpu in machine.gpus if gpu.mig_mode]
-        why = "a GPU with MIG instances reports none" if cut else "nvidia-smi reports none"
+        why = "a GPU with MIG instances reports no load" if cut else "nvidia-smi reports none"
         return _check("gpu-load", Verdict.INVALID, f"the GPU's load cannot be read: {why}")
     return _check("gpu-load", Verdict.PASS, f"{max(known):g}% busy")
 
@@ -203,9 +205,9 @@ def _throttle(activity: Activity) -> Check:
     state = "; ".join(filter(None, (heat, power)))
     slowed = [f"GPU {gpu.index}: {', '.join(gpu.slowed)}" for gpu in gpus if gpu.slowed]
     if slowed:
-        return _check("throttle", Verdict.FAIL, f"clocks are held down ({'; '.join(slowed)}){_after(state)}")
+        return _check("throttle", Verdict.FAIL, f"clocks are reduced ({'; '.join(slowed)}){_after(state)}")
     if not gpus or any(gpu.slowed is None for gpu in gpus):
-        return _check("throttle", Verdict.INVALID, f"it is not reported whether clocks are held down{_after(state)}")
+        return _check("throttle", Verdict.INVALID, f"it is unknown whether clocks are reduced{_after(state)}")
     return _check("throttle", Verdict.PASS, f"clocks are free{_after(state)}")
 
 

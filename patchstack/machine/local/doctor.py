@@ -97,10 +97,10 @@ def _usable(name: str, tool: Tool | None) -> bool:
 
 
 def _git(git: Tool | None, facts: Facts) -> Check:
-    use = "everything: it reads repositories and decides what applies"
+    use = "all commands: it reads repositories and decides which patches apply"
     if git is not None and git.at_least(*GIT):
         return Check(group="verify", name="git", state=State.OK, found=_told(git), use=use, details=_details(git))
-    found = f"{_told(git)}, and 2.32 is needed" if git else _absent("git", facts)
+    found = f"{_told(git)}; 2.32 or newer is needed" if git else _absent("git", facts)
     return Check(group="verify", name="git", state=State.MISSING, found=found, use=use, get="apt install git")
 
 
@@ -113,7 +113,7 @@ def _room(facts: Facts) -> Check:
         state=State.OK if enough else State.OPTIONAL,
         found=f"{_size(free)} free at {facts.cache}",
         use="fetched repositories, and the builds of the host",
-        get=None if enough else "10 GiB are enough for most; PATCHSTACK_CACHE moves it to another disk",
+        get=None if enough else "10 GiB are usually enough; set PATCHSTACK_CACHE to use a different disk",
         details={"path": facts.cache, **({"free": free} if free is not None else {})},
     )
 
@@ -126,7 +126,7 @@ def _engines(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
         group="engines",
         name="docker contexts",
         state=State.OK if named else State.OPTIONAL,
-        found=f"{', '.join(facts.contexts)}; docker leads to {facts.current}" if named else facts.contexts_problem,
+        found=f"{', '.join(facts.contexts)}; docker uses {facts.current}" if named else facts.contexts_problem,
         use="other engines: --engine docker:CONTEXT",
         get=None if named else "repair docker's configuration: docker context ls",
     )
@@ -210,7 +210,7 @@ def _tools(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
         ("c++", "builds on this machine (--engine host)"),
         ("cmake", "builds on this machine (--engine host)"),
         ("ninja", "builds on this machine (--engine host)"),
-        ("ccache", "builds on this machine that do not compile everything again"),
+        ("ccache", "faster repeated builds on this machine"),
     ):
         tool = facts.tools.get(name)
         if tool is not None and _usable(name, tool):
@@ -220,7 +220,7 @@ def _tools(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
             group="host",
             name=name,
             state=State.OPTIONAL if name == "ccache" else absent,
-            found=f"{_told(tool)}, and 3.18 is needed" if tool else _absent(name, facts),
+            found=f"{_told(tool)}; 3.18 or newer is needed" if tool else _absent(name, facts),
             use=use,
             get=f"apt install {_APT[name]}",
         )

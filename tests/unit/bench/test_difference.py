@@ -43,5 +43,5 @@ def test_a_difference_within_the_noise_is_invalid() -> None:
 def test_times_that_tell_no_noise_are_refused(shorter: list[float], longer: list[float]) -> None:
     with pytest.raises(ValueError, match=r"each length needs at least two runs|a time is not positive"):
         difference(4, (16, 64), shorter, longer)
-    with pytest.raises(ValueError, match="more tokens and takes longer"):
+    with pytest.raises(ValueError, match="more tokens and take longer"):
         rate_between(4, (16, 16), (1.0, 2.0))

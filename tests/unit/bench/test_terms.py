@@ -44,7 +44,7 @@ def test_the_demand_is_the_workloads_unless_another_is_given(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("accept", "told"),
     [
-        ("accept:\n  bench: [{workload: quik}]\n", ":7: accept.bench: workload: workloads: declares no quik; perhaps"),
+        ("accept:\n  bench: [{workload: quik}]\n", ":7: accept.bench: workload: `workloads:` has no quik; perhaps"),
         ("accept:\n  bench: [{demand: keep}]\n", "workload: is missing"),
         ("accept:\n  bench: [{workload: slow}]\n", "demand: it is missing"),
         ("accept:\n  bench: [{workload: slow, demand: fast}]\n", "'fast' is neither keep nor not-worse"),

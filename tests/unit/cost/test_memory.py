@@ -90,7 +90,7 @@ def test_drafting_adds_rows_to_the_state_and_a_cache_for_its_block(tmp_path: Pat
 def test_rows_must_be_whole_blocks(tmp_path: Path) -> None:
     keys = described("llama", attention__head_count_kv=1) | {"llama.attention.key_length": 40}
     work = workload(tmp_path / "model.gguf", (keys, []), "-ctk", "q8_0")
-    with pytest.raises(UsageError, match=r"-ctk q8_0: a row of 40 is not whole blocks of 32"):
+    with pytest.raises(UsageError, match=r"-ctk q8_0: a row of 40 elements is not whole blocks of 32"):
         allocate(work.layout, work.options, 0)
 
 

@@ -34,7 +34,7 @@ def test_every_shard_gets_a_shape(tmp_path: Path) -> None:
     assert len(read_model(found[0]).tensors) == 3
     with pytest.raises(UsageError, match=r"the model has 3 shards: shape\.gguf is not the name of a shard") as told:
         write_shape(model, tmp_path / "shape.gguf")
-    assert told.value.hint == "-o NAME-00001-of-00003.gguf"
+    assert told.value.hint == "use -o NAME-00001-of-00003.gguf"
 
 
 def test_a_model_is_not_overwritten_by_its_shape(tmp_path: Path) -> None:

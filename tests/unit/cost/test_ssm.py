@@ -79,7 +79,7 @@ def test_mambas_matrix_has_no_length_for_a_head(tmp_path: Path) -> None:
     keys, _ = recurrent_alone(1, 4, 8)
     (tmp_path / "model.gguf").write_bytes(header_bytes(keys, [Shape("blk.0.ssm_a", (16, 4))]) + bytes(256))
     model = read_model(tmp_path / "model.gguf")
-    with pytest.raises(MissingError, match=r"is a matrix of 16×4: no head has one memory length"):
+    with pytest.raises(MissingError, match=r"is a matrix of 16×4: its heads have no single memory length"):
         memory_lengths(model, read_layout(model))
 
 

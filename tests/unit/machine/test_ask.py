@@ -84,7 +84,9 @@ def test_ssh_gets_the_command_line_on_stdin_and_the_login_s_own_words_do_no_harm
 def test_ssh_that_does_not_get_there_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "echo 'ssh: connect to host spark port 22: Connection refused' >&2; exit 255"
     monkeypatch.setenv("PATH", smi.program(tmp_path / "bin", "ssh", script)["PATH"])
-    with pytest.raises(EngineUnavailable, match="ssh://spark does not answer: ssh: connect to host spark port 22"):
+    with pytest.raises(
+        EngineUnavailable, match="cannot run programs on ssh://spark: ssh: connect to host spark port 22"
+    ):
         over_ssh("ssh://spark")(("true",))
 
 

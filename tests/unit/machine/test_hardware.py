@@ -94,12 +94,12 @@ def test_a_machine_is_named_by_what_nvidia_smi_prints(tmp_path: Path, what: Smi,
     [
         (smi.NO_DRIVER, 9, "couldn't communicate with the NVIDIA driver"),
         (smi.MISMATCH, 18, "the driver was updated while it was loaded; restart the machine"),
-        (smi.NO_DEVICES, 6, "nvidia-smi finds no devices, though there is a driver"),
+        (smi.NO_DEVICES, 6, "nvidia-smi finds no devices, although a driver is loaded"),
         ("Failed to initialize NVML: Unknown Error\n", 255, "fails with exit code 255: Failed to initialize NVML"),
         ("", 137, "nvidia-smi does not answer within 20 s"),
         ("", 1, "nvidia-smi fails with exit code 1"),
         ("half an answer\n", 0, "nvidia-smi fails with exit code 0: half an answer"),
-        ("[Unknown Error], [Unknown Error], a, b, c, d, e, f\n", 0, "gave an unexpected answer"),
+        ("[Unknown Error], [Unknown Error], a, b, c, d, e, f\n", 0, "unexpected output of nvidia-smi"),
     ],
 )
 def test_a_driver_that_does_not_answer_is_not_the_absence_of_a_gpu(
@@ -122,7 +122,7 @@ def test_a_machine_without_driver_and_nvidia_smi_has_no_gpu() -> None:
 
 def test_a_loaded_driver_without_nvidia_smi_is_a_gpu_that_cannot_be_read() -> None:
     machine = read_hardware({**LAPTOP, "driver": ok("NVRM version: NVIDIA UNIX Open Kernel Module  580.159.04\n")})
-    assert machine.gpu_problem == "NVIDIA's driver is loaded, but nvidia-smi is missing"
+    assert machine.gpu_problem == "NVIDIA's driver is loaded, but nvidia-smi was not found"
 
 
 def test_parts_that_are_missing_leave_unknowns_and_raise_nothing() -> None:

@@ -169,7 +169,7 @@ def test_a_gap_is_shared_by_the_tokens_that_came_with_it() -> None:
 def test_tokens_of_chunks_that_are_not_known_give_no_token_gaps(counts: tuple[int | None, ...]) -> None:
     one = Stream(start=0, sent=0, times=(1, 2, 3), counts=counts, ended=3, tokens=5, prompt=None)
     assert one.chunk_tokens is None and one.token_gaps is None
-    assert steady([one], 1).problem == "the tokens of a chunk are not known"
+    assert steady([one], 1).problem == "the number of tokens in a chunk is unknown"
     assert notebook([one]) is not None
 
 

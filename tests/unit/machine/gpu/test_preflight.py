@@ -85,7 +85,7 @@ def test_a_calm_machine_passes_every_check() -> None:
             replace(CALM, contained="docker", gpus=(replace(IDLE, memory=4.0),)),
         ),
         (
-            *("gpu-apps", "FAIL", "40000 MiB are in use by processes that cannot be seen from inside docker"),
+            *("gpu-apps", "FAIL", "40000 MiB are in use by processes that are not visible from inside docker"),
             replace(CALM, contained="docker", gpus=(replace(IDLE, memory=40000.0),)),
         ),
         ("gpu-load", "FAIL", "the GPU is 97% busy; 5% may be", replace(CALM, gpus=(replace(IDLE, load=97.0),))),
@@ -96,7 +96,7 @@ def test_a_calm_machine_passes_every_check() -> None:
         ),
         ("gpu-load", "INVALID", "the GPU's load cannot be read: nvidia-smi reports none", replace(CALM, gpus=None)),
         (
-            *("throttle", "FAIL", "clocks are held down (GPU 0: hardware thermal slowdown); 95 °C; 3.5 W"),
+            *("throttle", "FAIL", "clocks are reduced (GPU 0: hardware thermal slowdown); 95 °C; 3.5 W"),
             replace(CALM, gpus=(replace(IDLE, temperature=95.0, slowed=("hardware thermal slowdown",)),)),
         ),
         (
@@ -104,7 +104,7 @@ def test_a_calm_machine_passes_every_check() -> None:
             replace(CALM, gpus=(replace(IDLE, capped=True),)),
         ),
         (
-            *("throttle", "INVALID", "it is not reported whether clocks are held down; 36 °C; 3.5 W"),
+            *("throttle", "INVALID", "it is unknown whether clocks are reduced; 36 °C; 3.5 W"),
             replace(CALM, gpus=(replace(IDLE, slowed=None),)),
         ),
         ("containers", "PASS", "none but ours", replace(CALM, containers=(OURS,))),
@@ -161,7 +161,7 @@ def test_a_gpu_that_cannot_be_read_is_invalid_and_none_fails() -> None:
 def test_a_mig_gpu_tells_no_load_and_says_why() -> None:
     cut = replace(SPARK, gpus=(replace(GPU, mig_mode=True),))
     check = judged(replace(CALM, gpus=(replace(IDLE, load=None),)), machine=cut)["gpu-load"]
-    assert check.words == "the GPU's load cannot be read: a GPU with MIG instances reports none"
+    assert check.words == "the GPU's load cannot be read: a GPU with MIG instances reports no load"
 
 
 def test_a_run_on_the_cpu_asks_nothing_of_the_gpu() -> None:
@@ -182,7 +182,7 @@ def test_what_is_allowed_by_name_or_pattern_does_not_stop_a_run() -> None:
     checks = judged(busy, wanted=wanted)
     assert all(check.ok for check in checks.values())
     assert (checks["cpu-load"].verdict, checks["cpu-load"].allowed) == (Verdict.FAIL, True)
-    assert checks["gpu-apps"].words == "none but allowed"
+    assert checks["gpu-apps"].words == "only allowed processes"
 
 
 def test_a_name_that_is_no_check_is_refused_with_a_guess() -> None:
@@ -238,7 +238,7 @@ def test_containers_that_cannot_be_listed_are_not_no_containers() -> None:
         "docker does not list its containers: permission denied while trying to connect"
     )
     inside = read_activity({"contained": Reply(code=0, text="docker\n")})
-    assert inside.containers_problem == "this is inside a container (docker): other containers cannot be seen"
+    assert inside.containers_problem == "other containers are not visible from inside a container (docker)"
     assert read_activity({"podman": Reply(code=0, text="odd\n")}).containers is None
     twice = Reply(code=0, text="id\tme\tgate\timage\tname\n")
     assert read_activity({"docker1": twice, "podman": twice}).containers == (

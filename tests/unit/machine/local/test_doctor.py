@@ -136,7 +136,7 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
     }
     assert all(found.get for found in checkup.checks if found.state is not State.OK)
     assert list(advice_lines(checkup)) == [
-        "missing: git, for everything: it reads repositories and decides what applies: apt install git",
+        "missing: git, for all commands: it reads repositories and decides which patches apply: apt install git",
         "missing: docker, for builds, in a sandbox: start it",
         "missing: host, for builds on this machine, without a sandbox: apt install g++ cmake ninja-build",
         "missing: patchstack[build], for proofs and provenance of every build: "
@@ -145,14 +145,14 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
         "missing: cmake, for builds on this machine (--engine host): apt install cmake",
         "missing: ninja, for builds on this machine (--engine host): apt install ninja-build",
         "optional: cache, for fetched repositories, and the builds of the host: "
-        "10 GiB are enough for most; PATCHSTACK_CACHE moves it to another disk",
+        "10 GiB are usually enough; set PATCHSTACK_CACHE to use a different disk",
         "optional: buildx, for images for other platforms; without it the engine's own builder makes them: "
         "apt install docker-buildx (docker-buildx-plugin in Docker's own packages)",
         "optional: podman, for builds without Docker: --engine unix://SOCKET: "
         "systemctl --user enable --now podman.socket",
         "optional: patchstack[docker], for builds in containers: "
         "pip install 'patchstack[docker] @ file:///dist/patchstack-1.whl'",
-        "optional: ccache, for builds on this machine that do not compile everything again: apt install ccache",
+        "optional: ccache, for faster repeated builds on this machine: apt install ccache",
         "optional: nvcc, for CUDA builds on this machine (--engine host, or --toolkit): "
         "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image",
         "optional: cuobjdump, for proofs of CUDA binaries: which GPUs they are for: "
@@ -190,14 +190,14 @@ def test_git_must_not_be_too_old(version: str, state: str, verify: bool) -> None
     facts = replace(ALL, tools={**ALL.tools, "git": tool("git", version)})
     assert (check(facts, "git").state.value, checkup_of(facts).verify) == (state, verify)
     if not verify:
-        assert check(facts, "git").found.endswith(", and 2.32 is needed")
+        assert check(facts, "git").found.endswith("; 2.32 or newer is needed")
         assert checkup_of(facts).exit_code is Exit.MISSING
 
 
 def test_a_cmake_that_knows_no_cuda_architectures_cannot_build_on_the_host() -> None:
     facts = replace(ALL, tools={**ALL.tools, "cmake": tool("cmake", "3.16.3")}, engines=ALL.engines[1:])
     assert checkup_of(facts).builds == ()
-    assert check(facts, "cmake").found == "3.16.3 (/usr/bin/cmake), and 3.18 is needed"
+    assert check(facts, "cmake").found == "3.16.3 (/usr/bin/cmake); 3.18 or newer is needed"
     assert check(facts, "host").found == "Linux 6.1 at lab: linux/amd64, 1 CPU, 8.0 GiB; cmake missing or too old"
 
 
@@ -323,7 +323,7 @@ def test_a_broken_docker_configuration_is_a_finding(tmp_path: Path) -> None:
     assert "config.json" in facts.contexts_problem
     assert check(facts, "docker contexts").state is State.OPTIONAL
     facts = ask(tmp_path, lambda spec: FakeEngine(lambda: DOCKER), "docker", DOCKER_CONTEXT="nowhere")
-    assert facts.contexts_problem == "there is no docker context 'nowhere' (DOCKER_CONTEXT)"
+    assert facts.contexts_problem == "docker context 'nowhere' does not exist (DOCKER_CONTEXT)"
 
 
 def test_programs_that_answer_are_read(tmp_path: Path) -> None:
