@@ -121,7 +121,7 @@ def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool)
     Raises `UsageError` for a missing key, and `MissingError` without a signing program.
     """
     if key is not None and not key.is_file():
-        raise SigningRefused(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+        raise SigningRefused(f"key {key} does not exist", hint="ssh-keygen -t ed25519 -f KEY creates it")
     if key is not None and shutil.which("ssh-keygen") is None:
         raise ProgramMissing("--sign needs ssh-keygen, which is not installed here", hint="install OpenSSH's client")
     if not dry_run:

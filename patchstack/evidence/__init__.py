@@ -1,1 +1,1 @@
-"""Observations by key, and the decisions that rest on them."""
+"""Store observations by key, and the decisions that are based on them."""

@@ -1,7 +1,7 @@
-"""Read the evidence of a decision as values: its steps, and the gates and switches of its candidates.
+"""Parse the evidence of a decision: its steps, and the gates and switches that its candidates add.
 
-Evidence is JSON that anyone could have written. Entries that are not of the form that `accept` writes are left out
-here; `ledger --check` reports them as missing.
+The evidence is untrusted JSON. Entries that `accept` could not have written are skipped here; `ledger --check` reports
+them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from patchstack.evidence.origin import Origin, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedStep:
-    """One condition that had to hold. `verdict` is a word (`held` in decisions without verdicts); `source` is the
-    source of its observations, if it has any."""
+    """A condition that the decision depended on. `verdict` is a word; it is `held` in decisions that have no verdicts.
+    `source` is the source of the observations, if the step has any."""
 
     name: str
     verdict: str
@@ -26,8 +26,8 @@ class DecidedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
-    """A gate that a commit adds: `named` is its name in the commit message; `suite` and `gate` are the gate that this
-    name means."""
+    """A gate that a commit adds. `named` is the gate's name in the commit message. `suite` and `gate` are the gate that
+    this name refers to."""
 
     commit: str
     named: str
@@ -42,7 +42,7 @@ class BroughtGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnprovenSwitch:
-    """The switches of a commit that no gate proves."""
+    """The switches that a commit adds and that no gate tests."""
 
     commit: str
     switches: tuple[str, ...]
@@ -50,7 +50,8 @@ class UnprovenSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBrings:
-    """The additions of the candidates: gates, and switches without a gate, accepted for a `reason`."""
+    """What the candidates add. `gates` are their gates. `unproven` are their switches that no gate tests. `reason` says
+    why these switches were accepted."""
 
     gates: tuple[BroughtGate, ...] = ()
     unproven: tuple[UnprovenSwitch, ...] = ()
@@ -71,7 +72,7 @@ def decided_steps(evidence: Mapping[str, Any]) -> tuple[DecidedStep, ...]:
 
 
 def decided_brings(evidence: Mapping[str, Any]) -> DecidedBrings | None:
-    """Return the additions of the candidates of a decision; None if the decision does not list them, as older ones do
+    """Return what the candidates of a decision add. Return None if the decision does not list it; older decisions do
     not."""
     brings = evidence.get("brings")
     if not isinstance(brings, Mapping):

@@ -1,7 +1,7 @@
-"""The key of an observation: one digest of everything that can change the result.
+"""Compute the key of an observation: one digest of everything that can change the result.
 
-The version of the scheme is part of every key, so a record of an older scheme is never taken for a current one.
-Scheme 1 counted every file of the build as one digest, and its records lack the inputs of their keys.
+The version of the scheme is part of every key, so a record of an older scheme is never reused. Scheme 1 used one digest
+for all files of a build, and its records do not contain the ingredients of their keys.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ SCHEMA = "patchstack.observation-key/2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """The inputs of a run. `programs` are the files that the program may load, including itself, with their digests
-    (see `observe.loaded`). `args` refer to models and inputs by name; `models` and `inputs` have the digests. `env` is
-    the whole requested environment. `requests` are the requests to a server, as JSON. `hardware` is the GPU, driver and
-    platform. `kind` is the gate kind with its version. `salt` gives a repetition a different key."""
+    """The inputs of a run.
+
+    `programs` are the files that the program may load, with their digests; the program itself is one of them (see
+    `observe.loaded`). `args` refer to models and inputs by name; `models` and `inputs` have the digests. `env` is the
+    whole requested environment. `requests` are the requests to a server, as JSON. `hardware` is the GPU, driver and
+    platform. `kind` is the gate kind with its version. `salt` gives a repetition a different key.
+    """
 
     programs: Mapping[str, str]
     program: str
@@ -37,7 +40,7 @@ class Ingredients:
     salt: str
 
     def document(self) -> dict[str, Any]:
-        """Return them as JSON, the form that is in a record and that the key is computed from."""
+        """Return the ingredients as JSON. A record contains this form, and the key is computed from it."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
@@ -47,5 +50,5 @@ def observation_key(ingredients: Ingredients) -> str:
 
 
 def key_of(document: Mapping[str, Any]) -> str:
-    """Return the key of the ingredients in a record."""
+    """Return the key of the ingredients in a record, as 64 hexadecimal digits."""
     return hashlib.sha256(canonical(document)).hexdigest()

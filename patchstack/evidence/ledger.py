@@ -1,7 +1,8 @@
-"""The ledger: candidates accepted and rejected, and why. Each decision is one file, named by its content.
+"""The ledger of accepted and rejected candidates. Each decision is one file, named by the digest of its content.
 
-A decision of format 2 names every record of its evidence with its digest, and contains the input of the verdicts, so
-they can be drawn again from the repository alone. A decision of format 1 does not; its outputs were not kept.
+A decision of format 2 names every record of its evidence with its digest, and contains the input of the verdicts. The
+verdicts can therefore be computed again from the repository alone. A decision of format 1 cannot be checked like this,
+because its outputs were not kept.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A fork commit that was decided on. `symbols` are the functions, macros and switches in its changed lines. `files`
-    are the paths it changes (both paths of a rename). `diff` is its patch as text."""
+    """A fork commit that was accepted or rejected. `symbols` are the functions, macros and switches in its changed
+    lines. `files` are the paths that it changes, with both paths of a rename. `diff` is its patch as text."""
 
     commit: str
     subject: str
@@ -51,9 +52,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision on one or more commits. `made` is RFC 3339 in UTC; `why` is a person's reason. `evidence` is the basis
-    of the decision, as JSON (see `docs/reference/gate-json.md`). `supersedes` are the ids of earlier decisions on the
-    same commits that this one replaces. `format` is 1 or 2."""
+    """A decision on one or more commits. `made` is RFC 3339 in UTC. `why` is the reason that a person gave. `evidence`
+    is the basis of the decision, as JSON (see `docs/reference/gate-json.md`). `supersedes` are the ids of earlier
+    decisions on the same commits that this decision replaces. `format` is 1 or 2."""
 
     outcome: Outcome
     series: str
@@ -68,23 +69,24 @@ class Decision:
 
     @property
     def content(self) -> bytes:
-        """The canonical content: its digest names the decision, and signatures sign it."""
+        """The canonical content. Its digest is the decision's name, and signatures sign it."""
         return canonical(_document(self), ascii=False)
 
     @property
     def commits(self) -> tuple[str, ...]:
-        """The commits that were decided on."""
+        """The commits that were accepted or rejected."""
         return tuple(one.commit for one in self.candidates)
 
     @property
     def id(self) -> str:
         """The first 40 digits of the SHA-256 of the canonical content."""
-        if not self._id:  # made once: sorting and looking up ask for it often, and the evidence may be megabytes
+        if not self._id:  # cached: sorting and searching use it often, and the evidence may be megabytes
             object.__setattr__(self, "_id", hashlib.sha256(self.content).hexdigest()[:40])
         return self._id
 
     def says(self, words: Iterable[str]) -> bool:
-        """Return whether every word occurs in subjects, reason, tags, files or symbols, ignoring case."""
+        """Return whether every word occurs in the subjects, commits, reason, tags, series, outcome, files or symbols.
+        Case is ignored."""
         texts = [self.why, *self.tags, self.series, str(self.outcome)]
         for one in self.candidates:
             texts += [one.subject, one.commit, *one.files, *one.symbols]
@@ -93,21 +95,21 @@ class Decision:
 
 
 class Ledger:
-    """The decisions below a directory."""
+    """The decisions in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def write(self, decision: Decision) -> Path:
-        """Write a decision atomically. Writing the same decision twice gives one file."""
+        """Write a decision atomically, and return its file. The same decision always gives the same file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{decision.id}.json"
         replace_file(path, indented(_document(decision), ascii=False))
         return path
 
     def read(self) -> tuple[Decision, ...]:
-        """Return every decision, the newest first. Raises `ConfigError` with all files that are damaged, or whose
-        content does not match their name."""
+        """Return all decisions, newest first. Raises `ConfigError` that lists every damaged file and every file whose
+        content does not match its name."""
         found, problems = self.look()
         if problems:
             raise LedgerUntrusted(
@@ -116,8 +118,8 @@ class Ledger:
         return found
 
     def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
-        """Return every decision whose content matches its name, newest first, and what is wrong with the other
-        files."""
+        """Return all valid decisions, newest first, and the problems of the other files. A decision is valid if its
+        content matches its name."""
         found, problems = [], []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
             match = _NAME.match(path.name)
@@ -135,8 +137,8 @@ class Ledger:
         return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)
 
     def named(self, start: str) -> Decision:
-        """Return the decision whose id starts with `start`. Raises `MissingError` for none, `UsageError` for
-        several."""
+        """Return the decision whose id starts with `start`. Raises `MissingError` if no id does, and `UsageError` if
+        several do."""
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
             raise NoSuchDecision(f"the ledger has no decision {start}", hint="patchstack ledger lists them")
@@ -146,10 +148,10 @@ class Ledger:
 
 
 def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """Return the decision that counts for each commit: the newest that no other decision on the commit supersedes.
+    """Return the decision that counts for each commit: the newest one that is not superseded.
 
-    A decision can supersede only an older one on the same commits. A claim about a newer decision, or about one on
-    other commits, has no effect.
+    A decision can supersede only an older decision on the same commits. It cannot supersede a newer decision, or a
+    decision on other commits.
     """
     given = sorted(decisions, key=lambda one: (one.made, one.id))
     known = {one.id: one for one in given}
@@ -163,8 +165,8 @@ def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
 
 
 def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
-    """Return the records that decisions of format 2 name, by key. A record that several name belongs to the newest of
-    them."""
+    """Return the records that decisions of format 2 name, by key. If several decisions name a record, it belongs to the
+    newest of them."""
     found: dict[str, NamedRecord] = {}
     for decision in sorted(decisions, key=lambda one: (one.made, one.id)):
         records = decision.evidence.get("records", {}) if decision.format > 1 else {}
@@ -176,8 +178,8 @@ def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedBy:
-    """The decision that accepted a patch: its id and its file. `switch_unproven` is the reason why a switch of the
-    patch has no gate that proves it; empty if there is no such switch."""
+    """The decision that accepted a patch. `id` is the decision's id, `path` its file. `switch_unproven` says why the
+    patch was accepted with a switch that no gate tests; it is empty if no such switch exists."""
 
     id: str
     path: Path
@@ -185,8 +187,8 @@ class AcceptedBy:
 
 
 def accepted_patches(directory: Path, patches: Path) -> dict[str, AcceptedBy]:
-    """Return the decision that accepted each patch of an exported series, by file. Commits that were not accepted, or
-    were rewritten since, have no decision."""
+    """Return the decision that accepted each patch of an exported series, by the patch's file name. A patch has no
+    decision if its commit was not accepted, or was rewritten since."""
     decisions = {
         commit: decision
         for commit, decision in counting(Ledger(directory).read()).items()

@@ -1,4 +1,4 @@
-"""The source of an observation: made now, recalled from this machine's cache, or recorded evidence."""
+"""The source of an observation: a new run, this machine's cache, or recorded evidence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patchstack.evidence.store import BadRecord, Evidence, Observations, Record
 
 
 class Origin(StrEnum):
-    """The origin of an observation."""
+    """Where an observation comes from."""
 
     OBSERVED = "observed"
     RECALLED = "recalled"
@@ -19,8 +19,8 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The origin of an observation. `made` is the time, RFC 3339 in UTC (empty: now). `decision` is the id of the
-    decision that names it, for recorded evidence."""
+    """Where an observation comes from, and when it was made. `made` is RFC 3339 in UTC, or empty for an observation
+    made now. `decision` is the id of the decision that names the recorded evidence; empty for other origins."""
 
     origin: Origin = Origin.OBSERVED
     made: str = ""
@@ -28,8 +28,8 @@ class Source:
 
     @property
     def words(self) -> str:
-        """The source, for people."""
-        when = self.made[:16].replace("T", " ") or "at an unknown time"
+        """The source in words, for a person."""
+        when = self.made[:16].replace("T", " ") or "unknown time"
         match self.origin:
             case Origin.OBSERVED:
                 return "observed now"
@@ -46,21 +46,22 @@ NOW = Source()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRecord:
-    """A record that a decision names: the decision's id, and the SHA-256 of the record's file."""
+    """A record of the evidence that a decision names. `decision` is the decision's id. `sha256` is the digest of the
+    record's file."""
 
     decision: str
     sha256: str
 
 
 class Recorded:
-    """Recorded evidence: the records that decisions name, by key."""
+    """The recorded evidence: the records that decisions name, by key."""
 
     def __init__(self, evidence: Evidence, named: Mapping[str, NamedRecord]) -> None:
         self.evidence = evidence
         self.named = named
 
     def find(self, key: str) -> tuple[Record, Source] | None:
-        """Return the record of that key and its source, if it exists and is whole."""
+        """Return the record with this key and its source. Return None if the record is missing or damaged."""
         known = self.named.get(key)
         if known is None:
             return None
@@ -76,14 +77,14 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The known observations: first those of this machine's cache, then recorded evidence (None: no recorded evidence
-    counts)."""
+    """The known observations: this machine's cache, and then recorded evidence. Without `recorded`, only the cache is
+    used."""
 
     cache: Observations
     recorded: Recorded | None = None
 
     def find(self, key: str) -> Record | None:
-        """Return the record of that key."""
+        """Return the record with this key, from the cache if possible. Return None if it is unknown."""
         found = self.cache.find(key)
         if found is None and self.recorded is not None and (named := self.recorded.find(key)) is not None:
             return named[0]

@@ -1,6 +1,6 @@
-"""Outputs of observations, by content: one gzip file for each, named by the SHA-256 of the uncompressed content.
+"""Store the outputs of observations: one gzip file for each, named by the SHA-256 of the uncompressed content.
 
-Runs that print the same output share a file. `zcat FILE | sha256sum` gives its name.
+Equal outputs share a file. `zcat FILE | sha256sum` prints the name of a file.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Outputs:
-    """The outputs below a directory, which need not exist."""
+    """The outputs in a directory, which need not exist."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def path(self, digest: str) -> Path:
-        """Return the file of that content. The digest comes from a record, which is untrusted, so only its last path
-        component is used."""
+        """Return the file for the content with this digest. The digest comes from an untrusted record, so only its last
+        path component is used."""
         return self.directory / f"{Path(digest).name}{SUFFIX}"
 
     def keep(self, content: bytes) -> str:
-        """Store content if it is not stored yet, and return its digest."""
+        """Store content, unless it is already stored, and return its digest."""
         digest = hashlib.sha256(content).hexdigest()
         if self.read(digest, len(content)) is None:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -39,9 +39,9 @@ class Outputs:
         return digest
 
     def read(self, digest: str, size: int) -> bytes | None:
-        """Return the content of that digest and size in bytes; None if it is missing or does not match.
+        """Return the content with this digest and size in bytes. Return None if it is missing or does not match.
 
-        No more than `size` bytes are unpacked: the file is untrusted input.
+        At most `size` + 1 bytes are decompressed, because the file is untrusted.
         """
         try:
             packed = read_regular(self.path(digest), LARGEST)

@@ -1,11 +1,11 @@
-"""Signatures of decisions, made with `ssh-keygen -Y`, the program and format that git uses.
+"""Sign decisions, and check their signatures, with `ssh-keygen -Y`, which git uses too.
 
 A signature covers the canonical content of a decision. The content has the digest of every record, and the records have
-the digests of their outputs. The content also names upstream, pin, series and commits, so a signature from another
-repository does not fit here. The namespace is specific to patchstack: the signature of a commit, or of anything else,
-does not count as that of a decision.
+the digests of their outputs. The content also names upstream, pin, series and commits, so a signature from a different
+repository does not match. The signature namespace is specific to patchstack, so the signature of a commit does not
+count as the signature of a decision.
 
-Signatures are stored next to the decision as `ID.DIGEST.sig`, so several people can sign one decision.
+A signature is stored next to its decision as `ID.DIGEST.sig`, so several people can sign one decision.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LARGEST = 64 << 10  # bytes of a signature
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signers:
-    """A list of allowed signers, as `ssh-keygen` reads it (see ALLOWED SIGNERS in its manual), and its source in
-    words."""
+    """A list of allowed signers. `content` is in the format of `ssh-keygen` (see ALLOWED SIGNERS in its manual).
+    `where` says where the list comes from, in words."""
 
     content: bytes
     where: str
@@ -40,9 +40,9 @@ class Signers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """A signature of a decision. `problem` is the reason why it does not count; None if it counts. `by` is the name of
-    the signer in the list of allowed signers; empty if it is not known. `broken` means that it is not a signature over
-    this content, whoever made it."""
+    """A signature of a decision. `problem` says why the signature does not count; None if it counts. `by` is the
+    signer's name in the list of allowed signers; empty if unknown. `broken` is true if the file is not a valid
+    signature of this decision, whoever made it."""
 
     path: Path
     by: str = ""
@@ -51,22 +51,24 @@ class Signature:
 
     @property
     def counts(self) -> bool:
-        """Whether an allowed signer made it."""
+        """Whether an allowed signer made the signature."""
         return self.problem is None
 
 
 def sign(decision: Decision, directory: Path, key: Path) -> Path:
-    """Sign a decision with a private key, or a public one whose private key an agent holds; return the file.
+    """Sign a decision, and return the file of the signature. `key` is a private key file, or a public key file whose
+    private key an agent has.
 
-    Raises `UsageError` for a decision of format 1 or a key that cannot sign, and `MissingError` without ssh-keygen.
+    Raises `UsageError` for a decision of format 1 and for a key that cannot sign. Raises `MissingError` if ssh-keygen
+    is not installed.
     """
     if decision.format < 2:
         raise SigningRefused(
-            f"decision {decision.id[:12]} is of format 1: it lacks the digests of its evidence",
+            f"decision {decision.id[:12]} is in format 1: it does not contain the digests of its evidence",
             hint="patchstack accept COMMIT makes a new decision in format 2",
         )
     if not key.is_file():
-        raise SigningRefused(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+        raise SigningRefused(f"key {key} does not exist", hint="ssh-keygen -t ed25519 -f KEY creates it")
     done = _ssh_keygen("sign", "-f", str(key.absolute()), "-n", NAMESPACE, stdin=decision.content)
     if not done.ok or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         told = done.complaint.splitlines()[-1] if done.complaint else f"ssh-keygen exits with {done.code}"
@@ -77,10 +79,11 @@ def sign(decision: Decision, directory: Path, key: Path) -> Path:
 
 
 def signatures(decision: Decision, directory: Path, signers: Signers | None) -> tuple[Signature, ...]:
-    """Return the signatures of a decision, checked against its content and the list; without a list none counts.
+    """Return the signatures of a decision, checked against its content and the list of signers. Without a list, no
+    signature counts.
 
-    Keys must be valid at the time of the decision, as for git's commits, so a key that expired later still counts.
-    Raises `MissingError` if there is a signature but no ssh-keygen.
+    A key must have been valid when the decision was made, as for git's commits. A key that expired later still counts.
+    Raises `MissingError` if a signature exists and ssh-keygen is not installed.
     """
     pattern = re.compile(rf"{decision.id}\.[0-9a-f]{{16}}\.sig\Z")
     paths = sorted(path for path in directory.glob("*.sig") if pattern.match(path.name))
@@ -88,7 +91,7 @@ def signatures(decision: Decision, directory: Path, signers: Signers | None) -> 
 
 
 def strays(directory: Path, known: Iterator[str]) -> tuple[Path, ...]:
-    """Return the signature files that belong to no decision."""
+    """Return the signature files that belong to none of the `known` decision ids."""
     ids = set(known)
     found = sorted(directory.glob("*.sig")) if directory.is_dir() else []
     return tuple(path for path in found if path.name.partition(".")[0] not in ids)
@@ -103,7 +106,7 @@ def _checked(path: Path, decision: Decision, signers: Signers | None) -> Signatu
     signature = str(path.absolute())
     done = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", signature, stdin=decision.content)
     if not done.ok:
-        return Signature(path=path, problem="it is not a signature over this decision in our namespace", broken=True)
+        return Signature(path=path, problem="it is not a valid patchstack signature of this decision", broken=True)
     if signers is None:
         return Signature(path=path, problem="no list of allowed signers was given")
     when = _verify_time(decision.made)
@@ -137,6 +140,6 @@ def _ssh_keygen(what: str, *args: str, stdin: bytes = b"") -> Finished:
         return run([_PROGRAM, "-Y", what, *args], env=environment, stdin=stdin, timeout=60)
     except MissingError as error:
         raise ProgramMissing(
-            "ssh-keygen is not installed here, and signatures are made and checked with it",
+            "signatures need ssh-keygen, which is not installed",
             hint="install OpenSSH's client (8.9 or newer): apt install openssh-client",
         ) from error

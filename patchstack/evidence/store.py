@@ -1,8 +1,8 @@
-"""Observations on disk: one JSON file for each, with everything that the key was computed from. Outputs have a separate
-directory.
+"""Store observations on disk. Each is one JSON file that contains everything that its key was computed from; the
+outputs are in a separate directory.
 
-`Observations` is a cache: its files are named by key, and a newer observation replaces an older one. `Evidence` holds
-the basis of decisions: its files are named by content, and none is ever replaced.
+`Observations` is a cache. Its files are named by key, and a newer observation replaces an older one. `Evidence` is the
+basis of decisions. Its files are named by the digest of their content and are never replaced.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MOST = 512 << 20  # the largest uncompressed output, in bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An observation as it is stored. `ingredients` are the input of its key, as JSON (see `key.Ingredients`). `blobs`
-    are its outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other values, as JSON."""
+    """A stored observation. `ingredients` are what the key was computed from, as JSON (see `key.Ingredients`). `blobs`
+    are the outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other values, as JSON."""
 
     key: str
     ingredients: Mapping[str, Any]
@@ -40,25 +40,25 @@ class Record:
     blobs: Mapping[str, bytes]
 
     def follows(self) -> bool:
-        """Return whether the key matches the ingredients."""
+        """Return whether the key is the key of the ingredients."""
         return key_of(self.ingredients) == self.key
 
 
 class BadRecord(NotHeldError):
-    """A record that does not match its name, or that lacks an output. The message begins with the problem."""
+    """A record does not match its name, or one of its outputs is missing. The message begins with the problem."""
 
     code = "PS0719"
 
 
 class Observations:
-    """Observations by key below one directory, and their outputs below another."""
+    """A cache of observations by key. Outputs are in a separate directory."""
 
     def __init__(self, directory: Path, outputs: Path) -> None:
         self.directory = directory
         self.outputs = Outputs(outputs)
 
     def find(self, key: str) -> Record | None:
-        """Return the record of that key. A damaged one, or one without its outputs, does not count as known."""
+        """Return the record with this key. Return None if it is missing or damaged, or if an output is missing."""
         try:
             record = _decoded(read_regular(self._path(key)), self.outputs)
         except (OSError, BadRecord):
@@ -77,9 +77,9 @@ class Observations:
 
 
 class Evidence:
-    """The records below a directory, by content: `records/SHA256.json`, and `outputs/SHA256.gz`.
+    """The records in a directory, named by digest: `records/SHA256.json` and `outputs/SHA256.gz`.
 
-    Digests come from decisions, which are untrusted. A text that is not a digest is not found.
+    Digests come from decisions, which are untrusted. A name that is not a digest is treated as missing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -88,7 +88,7 @@ class Evidence:
         self.outputs = Outputs(directory / "outputs")
 
     def keep(self, record: Record) -> str:
-        """Keep a record, and return the SHA-256 of its file."""
+        """Store a record, and return the SHA-256 of its file."""
         content = _encoded(record, self.outputs)
         digest = hashlib.sha256(content).hexdigest()
         path = self.records / f"{digest}.json"
@@ -98,10 +98,10 @@ class Evidence:
         return digest
 
     def read(self, digest: str) -> Record:
-        """Return the record of that digest after checking every digest in it. Raises `BadRecord`."""
+        """Return the record with this digest, after checking every digest in it. Raises `BadRecord`."""
         try:
             if _DIGEST.fullmatch(digest) is None:
-                raise BadRecord("is not named by a digest")
+                raise BadRecord("does not have a digest as its name")
             content = read_regular(self.records / f"{digest}.json")
         except OSError as error:
             raise BadRecord(f"cannot be read: {error.strerror or error}") from error
@@ -110,23 +110,25 @@ class Evidence:
         return _decoded(content, self.outputs)
 
     def digests(self) -> Iterator[str]:
-        """Return the names of all records, sorted, without reading them."""
+        """Return the names of all records, sorted, without reading the files."""
         return _names(self.records, ".json")
 
     def output_digests(self) -> Iterator[str]:
-        """Return the names of all outputs, sorted, without reading them."""
+        """Return the names of all outputs, sorted, without reading the files."""
         return _names(self.outputs.directory, SUFFIX)
 
     def old_keys(self) -> Iterator[str]:
-        """Return the keys of all records of format 1, sorted. These lack some outputs and the input of their key."""
+        """Return the keys of all records of format 1, sorted. These records lack some outputs and the ingredients of
+        their keys."""
         return _names(self.directory, ".json")
 
     def old_problem(self, key: str) -> str | None:
-        """Return what is wrong with a record of format 1, as far as this can be checked; None if nothing is."""
+        """Return the problem of a record of format 1. Return None if no problem is found. Outputs that were not kept
+        cannot be checked."""
         try:
             document = json.loads(read_regular(self.directory / f"{key}.json"))
             if document["schema"] != OLD_SCHEMA or document["key"] != key:
-                return "is not the record of format 1 that its name says"
+                return "is not the record of format 1 with this key"
             for name, entry in document["outputs"].items():
                 kept = _old_output(entry)
                 if kept is not None and hashlib.sha256(kept).hexdigest() != entry["sha256"]:
@@ -139,7 +141,7 @@ class Evidence:
 
 
 def _encoded(record: Record, outputs: Outputs) -> bytes:
-    """Return the content of a record's file. Stores the outputs first."""
+    """Return the content of a record's file, after storing the outputs."""
     document = {
         "schema": SCHEMA,
         "key": record.key,

@@ -80,7 +80,7 @@ def test_a_signature_in_another_namespace_is_none(ledger: Ledger, tmp_path: Path
     (ledger.directory / f"{decision.id}.{'0' * 16}.sig").write_bytes(done.stdout)
     (found,) = signatures(decision, ledger.directory, allowed(key))
     assert found.broken
-    assert found.problem == "it is not a signature over this decision in our namespace"
+    assert found.problem == "it is not a valid patchstack signature of this decision"
 
 
 def test_a_signer_who_may_sign_other_things_only_does_not_count(ledger: Ledger, tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_without_ssh_keygen_a_signature_cannot_be_made_or_checked(
     sign(decision, ledger.directory, key)
     listed = allowed(key)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="ssh-keygen is not installed here") as error:
+    with pytest.raises(MissingError, match="signatures need ssh-keygen") as error:
         signatures(decision, ledger.directory, listed)
     assert "openssh-client" in (error.value.hint or "")
-    with pytest.raises(MissingError, match="ssh-keygen is not installed here"):
+    with pytest.raises(MissingError, match="signatures need ssh-keygen"):
         sign(decision, ledger.directory, key)
 
 
 def test_a_key_that_does_not_sign_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     (decision,) = ledger.read()
-    with pytest.raises(UsageError, match="there is no key"):
+    with pytest.raises(UsageError, match="does not exist"):
         sign(decision, ledger.directory, tmp_path / "none")
     (tmp_path / "text").write_text("no key\n")
     with pytest.raises(UsageError, match="cannot sign: "):
@@ -151,7 +151,7 @@ def test_a_key_that_does_not_sign_is_refused(ledger: Ledger, tmp_path: Path) -> 
 
 def test_a_decision_of_format_1_is_not_signed(ledger: Ledger, tmp_path: Path) -> None:
     old = a_decision(format=1)
-    with pytest.raises(UsageError, match="is of format 1: it lacks the digests of its evidence"):
+    with pytest.raises(UsageError, match="is in format 1: it does not contain the digests of its evidence"):
         sign(old, ledger.directory, a_key(tmp_path, "ada"))
 
 

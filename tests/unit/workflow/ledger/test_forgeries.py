@@ -547,17 +547,19 @@ FORGERIES: dict[str, Forgery] = {
     "edit a record": Forgery(forge=edit_a_record, told="has content that does not match its name"),
     "remove a record": Forgery(forge=remove_a_record, told="cannot be read"),
     "edit a decision": Forgery(forge=edit_a_decision, told="its content does not match its name"),
-    "edit a commit in the lock": Forgery(forge=the_commit_in_the_lock, told="the lock has a different commit"),
+    "edit a commit in the lock": Forgery(
+        forge=the_commit_in_the_lock, told="the commit in the lock is a different one"
+    ),
     "change a build's option under its key": Forgery(
         forge=change_the_build_s_inputs, told="does not follow from its inputs"
     ),
     "swap two records": Forgery(forge=swap_two_records, told="has the key"),
     "re-key a record": Forgery(forge=rekey_a_record, told="has a key that does not match its ingredients"),
     "a signature over another digest": Forgery(
-        forge=a_signature_over_another_digest, told="it is not a signature over this decision"
+        forge=a_signature_over_another_digest, told="it is not a valid patchstack signature of this decision"
     ),
     "change a decision and keep its signature": Forgery(
-        forge=keep_the_signature, told="it is not a signature over this decision", consistent=True
+        forge=keep_the_signature, told="it is not a valid patchstack signature of this decision", consistent=True
     ),
     "edit an output with its digest": Forgery(
         forge=an_output_with_its_digest, told="the outputs give FAIL, not PASS", consistent=True
