@@ -1,4 +1,4 @@
-"""Read and check `patchstack.yaml` once. Every complaint names its line, and all are reported together."""
+"""Read and check `patchstack.yaml` once. Every complaint names its line, and all complaints are reported together."""
 
 from patchstack.workspace.alone import alone_in
 from patchstack.workspace.model import (

@@ -1,4 +1,5 @@
-"""Lock a workspace: only one process at a time decides on candidates, and waiting processes name the owner."""
+"""Lock a workspace, so that only one process at a time decides on candidates. A waiting process names the owner of the
+lock."""
 
 from __future__ import annotations
 
@@ -17,13 +18,12 @@ FILE_NAME = ".patchstack.lock"
 
 @contextlib.contextmanager
 def alone_in(root: Path, doing: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the workspace at `root`. `doing` is the command, for waiting processes. If a different process
-    holds it, `tell` gets a line with that process, its user and its command; then this waits for the lock. Raises what
-    `locked_while` raises.
-    """
+    """Hold the lock of the workspace at `root` while the body runs. `doing` is the command, which other processes show
+    while they wait. If a different process holds the lock, pass `tell` a line with its id, user and command, then wait.
+    Raises what `locked_while` raises."""
 
     def busy(owner: str) -> None:
-        tell(f"waiting: {owner} is at work here")
+        tell(f"waiting: {owner} has the lock of this workspace")
 
     with locked_while(root.resolve() / FILE_NAME, _owner(doing), busy):
         yield
@@ -37,5 +37,5 @@ def _owner(doing: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user often has no name
+    except (KeyError, OSError):  # in a container, the user often has no name
         return f"user {os.getuid()}"

@@ -1,4 +1,4 @@
-"""The checked values of `patchstack.yaml`, with the repositories and paths that it names."""
+"""The validated values of `patchstack.yaml`, with the repositories and paths that it names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.workspace.node import Node
 FILE_NAME = "patchstack.yaml"
 FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 PLAIN, ANCHORED = FORMS = ("plain", "anchored")
-"""The forms in which export writes the patches of a series."""
+"""The formats in which export can write the patches of a series."""
 
 SCRATCH = (
     *("*.md", "*.log", "*.gguf", "*.safetensors", "*.nsys-rep", "*.ncu-rep", "*.qdrep", "*.patch", "*.orig", "*.rej"),
@@ -26,11 +26,13 @@ SCRATCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintPolicy:
-    """The settings of the lint rules. A series of any origin can satisfy the defaults. Paths are globs as in
-    `.gitignore`: `allow` names the paths that patches may touch, `deny` those they must not touch; `scratch` names
-    files they must not add (files of the pin are exempt). `additive` forbids to remove or change a line of the pin.
-    `trailers` are the keys every message must end with. A patch may have `patch_kib` KiB, and add `file_lines` lines to
-    a file.
+    """The settings of the lint rules. Any series can satisfy the defaults.
+
+    Paths are globs as in `.gitignore`. `allow` are the paths that patches may touch. `deny` are the paths that patches
+    must not touch. `scratch` are the files that patches must not add; files of the pin are exempt. With `additive`,
+    patches must not remove or change a line of the pin. `trailers` are the keys of the trailers that every message must
+    have. `patch_kib` is the maximum size of a patch, in KiB. `file_lines` is the maximum number of lines that a patch
+    may add to a file.
     """
 
     allow: tuple[str, ...] = ("**",)
@@ -44,8 +46,8 @@ class LintPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A waiver for findings of a rule, with the reason. `patch` is a number, None for every patch. `file` and `line`
-    are the location of the waiver."""
+    """A waiver: findings of `rule` are accepted for the reason `why`. `patch` is the number of the patch; None means
+    every patch. `file` and `line` locate the waiver."""
 
     rule: str
     patch: int | None
@@ -56,13 +58,18 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantConfig:
-    """One way to build, as written in the file; None and empty values are taken from the variant it `extends`. An
-    `abstract` variant is only for extending. `arch` is a CUDA architecture as CMake writes it (`121a-real`); `platform`
-    is `linux/amd64` or `linux/arm64`; `image` names a container image, `recipe` the directory from which it is built,
-    `toolkit` a CUDA toolkit on the engine's machine. `cmake` and `compile` are definitions for CMake's cache and for
-    the compilers; `commit_variable` is the CMake variable that carries the build key into the binaries.
-    `optional_targets` are built if the source tree has them: programs that a patch of the series adds. `memory` is in
-    bytes, `seconds` is wall time. `origin` is the location of the definition.
+    """A build variant, as written in the file. None and empty values come from the variant that it `extends`.
+
+    - `abstract`: the variant exists only to be extended.
+    - `arch`: a CUDA architecture in CMake's notation (`121a-real`).
+    - `platform`: `linux/amd64` or `linux/arm64`.
+    - `image`: a container image; `recipe`: the directory from which it is built.
+    - `toolkit`: a CUDA toolkit on the engine's machine.
+    - `cmake`: definitions for CMake's cache; `compile`: definitions for the compilers.
+    - `optional_targets`: targets that are built if the source tree has them, for programs that a patch adds.
+    - `commit_variable`: the CMake variable that puts the build key into the binaries.
+    - `memory`: the limit in bytes; `seconds`: the limit of wall time.
+    - `origin`: where the variant is defined.
     """
 
     name: str
@@ -87,13 +94,19 @@ class VariantConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
-    """One series of the workspace. `upstream` and `fork` are a path or URL, with paths relative to the workspace;
-    `expect` is what verify compares with: `fork` or `lock`. `context` is how many lines export writes around a change,
-    `form` is `plain` or `anchored`; with `require_pushed` export and accept refuse a branch that its remote does not
-    have; `variant` is the default variant of `build`; `sync_require` are commands, each a list of words, that must
-    succeed before `sync` moves the pin; `sync_suite` is the suite whose gates must PASS then. `checks` are only parsed;
-    their kinds check the settings when they are run. `listed` is false for a series given on the command line, which is
-    in no workspace, so that commands cannot find it by name."""
+    """A series of the workspace.
+
+    - `upstream` and `fork`: a path or a URL. Paths are relative to the workspace.
+    - `expect`: what verify compares the series with, `fork` or `lock`.
+    - `context`: the number of context lines in exported patches.
+    - `form`: `plain` or `anchored`.
+    - `require_pushed`: export and accept refuse a branch whose commits are not on its remote.
+    - `variant`: the default variant of `build`.
+    - `sync_require`: commands, each a list of words, that must succeed before `sync` moves the pin.
+    - `sync_suite`: the suite whose gates must give PASS before `sync` moves the pin.
+    - `checks`: the entries of the checks. Their kinds validate the settings when the checks run.
+    - `listed`: false for a series that is given on the command line. Such a series is in no workspace.
+    """
 
     name: str
     patches: Path
@@ -120,10 +133,12 @@ class SeriesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`, `suites`,
-    `workloads` and `accept` (the requirements of a candidate) are only parsed; their kinds check them when they are
-    run. `policy` is the source of the settings if it is not the file at `path`. The work tree is then not trusted:
-    `words` is the file with the settings, and `not_used` are the settings in which the file at `path` differs."""
+    """A validated `patchstack.yaml`. `root` is its directory. `engine` is the engine for builds and gates.
+
+    `models`, `suites`, `workloads` and `accept` are validated later, by the code that uses them. `policy` is the
+    trusted source of the settings; None if the settings come from `path`. With a policy, `words` is the trusted file
+    that was read, and `not_used` lists the settings in which `path` differs from it.
+    """
 
     path: Path
     series: tuple[SeriesConfig, ...]
@@ -143,12 +158,12 @@ class Workspace:
 
     @property
     def words_file(self) -> Path:
-        """The file with the settings. Files named in the settings are next to it."""
+        """The file that the settings were read from. Files that the settings name are relative to its directory."""
         return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
-        """Return the series of those names, in that order; all if no name is given. Raises `UsageError` for an unknown
-        name."""
+        """Return the series with these names, in the given order. Return all series if no name is given. Raises
+        `UsageError` for an unknown name."""
         known = {series.name: series for series in self.series}
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -159,9 +174,8 @@ class Workspace:
 
 
 def located(repository: str, root: Path) -> str:
-    """Return a configured repository: a URL unchanged, a path resolved from the workspace's directory. A path below the
-    current directory is relative to it (`./fork`), because it is shown to the user.
-    """
+    """Return a repository as a URL or path that git can use. A URL is unchanged. A path is resolved from the directory
+    of the workspace. A result without a slash gets the prefix `./`, so that git does not take it for a name."""
     if is_url(repository):
         return repository
     try:
@@ -172,5 +186,5 @@ def located(repository: str, root: Path) -> str:
 
 
 def is_url(repository: str) -> bool:
-    """Return whether it is a URL for git: `scheme://…` or `host:path`."""
+    """Return whether git reads the text as a URL: `scheme://…` or `host:path`."""
     return "://" in repository or bool(re.match(r"[^/\\]{2,}:(?!\\)", repository))

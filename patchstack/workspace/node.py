@@ -1,4 +1,4 @@
-"""Read YAML with typed access, and with complaints that name the line."""
+"""Read YAML with typed access. Complaints name the line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 20
-"""The largest file written by a person, in bytes. Parsing larger ones, which are untrusted, would take too long."""
+"""The maximum size, in bytes, of a file that a person writes. The file is untrusted, and parsing a larger one takes too
+long."""
 
 
 def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> Any:
-    """Return a YAML document; with `comments` it keeps comments and line numbers. Raises `ConfigError`, also for a file
-    of more than `largest` bytes."""
+    """Return a parsed YAML document. With `comments`, the document keeps its comments and line numbers. Raises
+    `ConfigError` for a file that cannot be read, is not YAML, or is larger than `largest` bytes."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
@@ -36,14 +37,15 @@ def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> A
         line = f":{mark.line + 1}" if mark is not None else ""
         raise WorkspaceUnusable(f"{path}{line}: not YAML: {error.problem or error.context}") from error
     except Exception as error:
-        # Invalid dates, tags, numbers of thousands of digits, deep nesting: the parser fails in many ways.
+        # The parser raises many kinds of errors: for dates, tags, huge numbers, deep nesting.
         raise WorkspaceUnusable(
             f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         ) from error
 
 
 def as_if_read(value: Any) -> Any:
-    """Return JSON in the form of `read_yaml`. Each mapping is on the first line. Raises `RecursionError`."""
+    """Convert JSON to the form that `read_yaml` returns. Every mapping gets the line number 1. Raises `RecursionError`
+    for deep nesting."""
     from ruamel.yaml.comments import CommentedMap
 
     if isinstance(value, list):
@@ -58,7 +60,7 @@ def as_if_read(value: Any) -> Any:
 
 
 class Node:
-    """A YAML mapping with typed access and complaints that name the line."""
+    """A YAML mapping with typed access. It collects complaints with their line numbers."""
 
     def __init__(self, node: CommentedMap, path: Path, where: str, problems: list[str]) -> None:
         self.node = node
@@ -68,7 +70,7 @@ class Node:
         self.used: list[str] = []
 
     def complaining_to(self, problems: list[str]) -> Node:
-        """Return the same mapping for a second reading, with a new list for complaints."""
+        """Return a node for the same mapping that adds its complaints to a new list."""
         return Node(self.node, self.path, self.where, problems)
 
     def complain(self, key: str | None, text: str) -> None:
@@ -109,7 +111,8 @@ class Node:
         return self._as_mapping(key, value) if value is not None else None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of texts, which may be empty; None if the key is missing."""
+        """Return a list of texts, which may be empty. Return None if the key is missing or its value is not such a
+        list."""
         value = self._get(key, False)
         if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             return None if value is None else tuple(map(str, value))
@@ -117,7 +120,8 @@ class Node:
         return None
 
     def commands(self, key: str) -> tuple[tuple[str, ...], ...]:
-        """Return a list of commands, each a list of words or a text that is split as by a shell."""
+        """Return a list of commands, each as a list of words. In the file, a command is a list of words, or a text that
+        is split as a shell splits it."""
         import shlex
 
         found: list[tuple[str, ...]] = []
@@ -137,7 +141,8 @@ class Node:
         return tuple(found)
 
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Return a mapping of names to scalars as text: `true` is ON and `false` OFF, as CMake writes them."""
+        """Return a mapping of names to values as pairs of texts. `true` becomes ON and `false` becomes OFF, as in
+        CMake."""
         node = self.mapping(key)
         found = []
         for name in node.node if node is not None else ():
@@ -159,7 +164,7 @@ class Node:
         return [one for one in found if one is not None]
 
     def children(self) -> list[tuple[str, Node]]:
-        """Return every key with the mapping it holds."""
+        """Return every key whose value is a mapping, with that mapping."""
         found = []
         for key in self.node:
             child = self._as_mapping(key, self.node[key])
@@ -168,12 +173,11 @@ class Node:
         return found
 
     def has(self, key: str, *, required: bool = False) -> bool:
-        """Return whether a key has a value. Complains about a key without one, and about a required one that is
-        missing."""
+        """Return whether a key has a value. Complain if the key has no value, or if it is required and missing."""
         return self._get(key, required) is not None
 
     def finish(self) -> None:
-        """Complain about unknown keys, which were not read."""
+        """Complain about every key that was not read: it is unknown."""
         for key in self.node:
             if key not in self.used:
                 near = difflib.get_close_matches(str(key), self.used, 1)
@@ -198,7 +202,8 @@ class Node:
 
 
 def _brief(value: object) -> str:
-    """Return a value for a complaint. Lists and mappings are shortened, because aliases can make them huge."""
+    """Return a short form of a value for a complaint. Lists and mappings are not shown, because YAML aliases can make
+    them huge."""
     if isinstance(value, list):
         return "a list"
     return "a mapping" if isinstance(value, dict) else repr(value)[:80]

@@ -1,7 +1,8 @@
-"""Separate policy from work: take all settings of a workspace from a trusted file, except the pins of its series. A
-pull request can change the workspace file with which it is tested. So the settings come from a commit or a file that a
-maintainer is responsible for. The head provides only the `pin` of a series, the patch files, and the lock. Keys that
-are added later are policy too.
+"""Take the settings of a workspace from a trusted file, and only the pins of its series from the work tree.
+
+A pull request can change the workspace file with which it is tested. Therefore the settings come from a commit or a
+file that a maintainer is responsible for. The head provides only the `pin` of each series, the patch files and the
+lock. All other keys, including keys that are added later, come from the trusted file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})
-"""The keys of a series that are work. All others, and all keys outside of series, are policy."""
+"""The keys of a series that the head may change. All other keys, of series and elsewhere, are policy."""
 _KEPT_HERE = ("ledger", "evidence", ".patchstack")
 """Paths next to the workspace file that commands read and write."""
 _NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})
@@ -27,9 +28,12 @@ _MOST_TOLD = 10
 
 
 def governed(head: Path, policy: Path, origin: str) -> Workspace:
-    """Return the workspace at `head` with the settings of the file `policy`, which comes from `origin`, and its own
-    pins. Files named in the settings are taken from `policy`'s directory; patches, lock, ledger and evidence from that
-    of `head`. Raises `ConfigError` for a file that cannot be used, and for one of these that is outside the workspace.
+    """Return the workspace at `head` with the settings of the file `policy` and the pins of `head`. `origin` names the
+    source of `policy`, in words.
+
+    Files that the settings name are relative to the directory of `policy`. Patches, lock, ledger and evidence are
+    relative to the directory of `head`. Raises `ConfigError` for a file that cannot be used, and for files of the
+    head that are outside the workspace.
     """
     refuse_outside(head, head.parent, "the settings of the change")
     for name in _KEPT_HERE:
@@ -45,8 +49,8 @@ def governed(head: Path, policy: Path, origin: str) -> Workspace:
 
 
 def refuse_outside(path: Path, root: Path, what: str) -> None:
-    """Raise `ConfigError` if a path, with links followed, is outside of a directory or in its `.git`; also for links at
-    any depth below the path that lead there, and for loops."""
+    """Raise `ConfigError` if a path is outside of a directory or in its `.git`, after links are followed. This includes
+    all links below the path, and link loops. `what` names the files in the message."""
     outside = [path] if leads_out(path, root) else list(_links_out(path, root))
     if outside:
         raise WorkspaceUnusable(
@@ -57,15 +61,15 @@ def refuse_outside(path: Path, root: Path, what: str) -> None:
 
 
 def leads_out(path: Path, root: Path) -> bool:
-    """Return whether a path, with links followed, is outside of a directory or in its `.git`. The configuration
-    of a checkout may hold a token."""
+    """Return whether a path is outside of a directory or in its `.git`, after links are followed. `.git` is refused
+    because the configuration of a checkout may contain a token."""
     inside, within = os.path.realpath(root), os.path.realpath(path)
     below = Path(os.path.relpath(within, inside)).parts
     return below[:1] == (os.pardir,) or ".git" in map(str.lower, below) or os.path.islink(within)
 
 
 def _links_out(path: Path, root: Path) -> Iterator[Path]:
-    """Yield the links below a directory that lead out, without following any."""
+    """Yield the links below a directory that lead out of the workspace. Links are not followed."""
     for parent, directories, files in os.walk(path):
         for name in sorted((*directories, *files)):
             one = Path(parent, name)
@@ -74,7 +78,7 @@ def _links_out(path: Path, root: Path) -> Iterator[Path]:
 
 
 def named_files(policy: Path) -> Iterator[str]:
-    """Yield every text of a workspace file that could be the name of a file next to it."""
+    """Yield every text in a workspace file that could be the name of a file."""
     pending: list[Any] = [read_yaml(policy, comments=False)]
     while pending:
         value = pending.pop()
@@ -87,8 +91,8 @@ def named_files(policy: Path) -> Iterator[str]:
 
 
 def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
-    """Yield the keys in which the head's document differs from the trusted one, except those that the head provides.
-    List entries with names are compared by name."""
+    """Yield the keys in which the head's document differs from the trusted document, except the keys that the head may
+    change. List entries that have names are compared by name."""
     by_name = _by_name(trusted), _by_name(head)
     if by_name[0] is not None and by_name[1] is not None:
         trusted, head = by_name
@@ -98,7 +102,7 @@ def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
             if where.startswith("series.") and where.count(".") == 1 and key in GIVEN_BY_THE_HEAD:
                 continue
             if key not in head:
-                yield f"{path}: taken out"
+                yield f"{path}: removed"
             elif key not in trusted:
                 yield f"{path}: added ({_shown(head[key])})"
             else:
@@ -108,7 +112,7 @@ def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
-    """Return a list of mappings with distinct names as a mapping by name; None for anything else."""
+    """Return a list of mappings as a mapping by their `name`. Return None if a name is missing or occurs twice."""
     if not isinstance(value, list) or not all(isinstance(one, Mapping) and "name" in one for one in value):
         return None
     found = {str(one["name"]): one for one in value}
@@ -116,11 +120,11 @@ def _by_name(value: Any) -> dict[str, Any] | None:
 
 
 def _pins(head: Path) -> dict[str, str]:
-    """Return the pins of a workspace file that is otherwise not trusted. Raises `ConfigError`."""
+    """Return the pins in an untrusted workspace file, by series. Raises `ConfigError`."""
     document = read_yaml(head, comments=False)
     series = document.get("series") if isinstance(document, Mapping) else None
     if not isinstance(series, Mapping):
-        raise WorkspaceUnusable(f"{head}: series is missing, so there are no pins to read")
+        raise WorkspaceUnusable(f"{head}: series is missing, so its pins cannot be read")
     pins, problems = {}, []
     for name, one in series.items():
         pin = one.get("pin") if isinstance(one, Mapping) else None

@@ -1,4 +1,4 @@
-"""Find, read and check a workspace file."""
+"""Find, read and validate a workspace file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 def find_workspace(start: Path) -> Path | None:
-    """Return the nearest `patchstack.yaml`, in a directory or its parents."""
+    """Return the nearest `patchstack.yaml` in a directory or its parents. Return None if no directory has one."""
     for directory in (start, *start.parents):
         if (directory / FILE_NAME).is_file():
             return directory / FILE_NAME
@@ -37,10 +37,10 @@ def find_workspace(start: Path) -> Path | None:
 
 
 def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
-    """Read and check a workspace file. Paths of patches and repositories are relative to `root` (default: the file's
-    directory).
+    """Read and validate a workspace file. Paths of patches and repositories are relative to `root`, by default the
+    directory of the file.
 
-    Raises `ConfigError` with every complaint, each with file and line.
+    Raises `ConfigError` that lists every complaint with its file and line.
     """
     from ruamel.yaml.comments import CommentedMap
 
@@ -58,7 +58,7 @@ def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
     accept = top.mapping("accept")
     top.finish()
     if not series and not problems:
-        problems.append(f"{path}:1: series: there are none")
+        problems.append(f"{path}:1: series is empty")
     if problems:
         raise WorkspaceUnusable(f"{path.name} cannot be used", problems=problems)
     return Workspace(
@@ -75,18 +75,18 @@ def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
 
 def _read_series(name: str, node: Node, root: Path) -> SeriesConfig:
     if not _NAME.match(name):
-        node.complain(None, "a series is named with letters, digits, dots, dashes and underscores")
+        node.complain(None, "the name of a series may only have letters, digits, dots, dashes and underscores")
     pin = node.text("pin", required=True)
     if pin and not FULL_ID.match(pin):
-        node.complain("pin", "the pin is written as a full commit id of 40 lower-case hexadecimal digits")
+        node.complain("pin", "the pin must be a full commit id: 40 lower-case hexadecimal digits")
     fork, fork_ref = node.text("fork"), node.text("fork_ref")
     if (fork is None) != (fork_ref is None):
-        node.complain("fork" if fork else "fork_ref", "fork and fork_ref go together")
+        node.complain("fork" if fork else "fork_ref", "set both fork and fork_ref, or neither")
     expect = node.text("expect") or ("fork" if fork else "lock")
     if expect not in ("fork", "lock"):
         node.complain("expect", f"{expect!r} is neither fork nor lock")
     elif expect == "fork" and not fork:
-        node.complain("expect", "there is no fork to expect")
+        node.complain("expect", "fork is not set")
     patches = node.text("patches", required=True)
     required, suite = _read_sync(node.mapping("sync"))
     config = SeriesConfig(
@@ -161,7 +161,7 @@ def _read_lint(node: Node | None) -> LintPolicy:
 def _read_waiver(node: Node) -> Waiver:
     patch = node.integer("patch", default=-1)
     if patch < 0 and node.node.get("patch") is not None:
-        node.complain("patch", "the number of a patch, or nothing for all of them")
+        node.complain("patch", "must be the number of a patch; without the key, the waiver is for all patches")
     waiver = Waiver(
         rule=node.text("rule", required=True) or "",
         patch=None if patch < 0 else patch,
@@ -174,7 +174,7 @@ def _read_waiver(node: Node) -> Waiver:
 
 
 def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
-    """Return the variants of a separate file. Raises `ConfigError` with every complaint."""
+    """Return the variants of a separate file. Raises `ConfigError` that lists every complaint."""
     from ruamel.yaml.comments import CommentedMap
 
     document = read_yaml(path)
@@ -190,13 +190,14 @@ def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
 
 
 def read_variants(top: Node) -> tuple[VariantConfig, ...]:
-    """Return the `variants:` of a document. Complaints are added to the mapping."""
+    """Return the `variants:` of a document. Complaints are added to the node."""
     node = top.mapping("variants")
     return tuple(_read_variant(name, one) for name, one in node.children()) if node is not None else ()
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes of `16GiB`, `16G`, `512M` or a plain number, in powers of 1024; None for any other text."""
+    """Return a size such as `16GiB`, `16G`, `512M` or a plain number, in bytes. Units are powers of 1024. Return None
+    for any other text."""
     match = _SIZE.match(text.strip())
     if match is None:
         return None
@@ -205,7 +206,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_time(text: str) -> float | None:
-    """Return the seconds of `90s`, `30m` or `4h`; None for any other text."""
+    """Return a time such as `90s`, `30m` or `4h`, in seconds. Return None for any other text."""
     match = _TIME.match(text.strip())
     return None if match is None else float(match.group(1)) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match.group(2)]
 
@@ -213,17 +214,17 @@ def parse_time(text: str) -> float | None:
 def _read_variant(name: str, node: Node) -> VariantConfig:
     platform, arch, toolkit = node.text("platform"), node.text("arch"), node.text("toolkit")
     if toolkit is not None and not toolkit.startswith("/"):
-        node.complain("toolkit", f"{toolkit!r} is not an absolute path of the engine's machine")
+        node.complain("toolkit", f"{toolkit!r} is not an absolute path on the engine's machine")
     if platform is not None and platform not in PLATFORMS:
         node.complain("platform", f"{platform!r} is none of {', '.join(PLATFORMS)}")
     if arch is not None and not _ARCH.match(arch):
-        node.complain("arch", f"{arch!r} is not a CUDA architecture: for example 121a-real; put a number in quotes")
+        node.complain("arch", f"{arch!r} is not a CUDA architecture such as 121a-real; put a number in quotes")
     limits = node.mapping("limits")
     memory, seconds = (limits.text("memory"), limits.text("time")) if limits else (None, None)
     if limits is not None and memory is not None and parse_size(memory) is None:
-        limits.complain("memory", f"{memory!r} is not a size: for example 16GiB")
+        limits.complain("memory", f"{memory!r} is not a size such as 16GiB")
     if limits is not None and seconds is not None and parse_time(seconds) is None:
-        limits.complain("time", f"{seconds!r} is not a time: 90s, 30m or 4h")
+        limits.complain("time", f"{seconds!r} is not a time such as 90s, 30m or 4h")
     optional = node.texts("optional_targets")
     if wrong := [name for name in optional or () if not _TARGET.match(name)]:
         node.complain("optional_targets", f"{wrong[0]!r} is not the name of a CMake target")

@@ -1,4 +1,4 @@
-"""Change a workspace file and keep its comments and order."""
+"""Change a workspace file. Its comments and order are kept."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _WORDS = ("true", "false", "yes", "no", "on", "off", "null")
 
 
 def add_series(path: Path, config: SeriesConfig) -> None:
-    """Add a series to a new or existing workspace file. Comments and order stay. Raises `ConfigError` for a file that
-    cannot be used, `UsageError` if it already has a series of that name.
-    """
+    """Add a series to a new or existing workspace file. Comments and order are kept. Raises `ConfigError` for a file
+    that cannot be used, and `UsageError` if it already has a series with this name."""
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -53,9 +52,8 @@ def add_series(path: Path, config: SeriesConfig) -> None:
 
 
 def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
-    """Change the pin of a series and, if given, its branch of the fork. Everything else stays, byte for byte. Raises
-    `ConfigError` for a file that cannot be used, or in which these values have an unsupported form.
-    """
+    """Change the pin of a series and, unless it is None, its `fork_ref`. All other bytes of the file are kept. Raises
+    `ConfigError` for a file that cannot be used, or if one of these values has an unsupported form in it."""
     wanted = {"pin": pin} if fork_ref is None else {"pin": pin, "fork_ref": fork_ref}
     with path.open(encoding="utf-8", newline="") as file:
         text = file.read()
@@ -71,7 +69,7 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
         quote = rest[:1] if rest[:1] in ("'", '"') else ""
         if not rest.startswith(f"{quote}{old}{quote}"):
             raise WorkspaceNotChanged(
-                f"{path}:{line + 1}: {key} has an unsupported form, and was not changed",
+                f"{path}:{line + 1}: {key} has an unsupported form and was not changed",
                 hint=f"write {key}: {value} for series {name} by hand",
             )
         lines[line] = lines[line][:column] + _scalar(value, quote) + rest[len(old) + 2 * len(quote) :]
@@ -81,9 +79,8 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
 
 
 def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequence[str]], note: str) -> None:
-    """Write the recorded sites of a check, by file, with a note on when and why. Everything else stays. Raises
-    `ConfigError` for a file that cannot be used, or no longer has the check.
-    """
+    """Write the recorded sites of a check, by file. `note` says when and why they were recorded. All other settings are
+    kept. Raises `ConfigError` for a file that cannot be used, or that has no such check."""
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -113,7 +110,8 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
 
 
 def _scalar(value: str, quote: str) -> str:
-    """Return a text as YAML, with its earlier quotes, or with quotes if it could be read as a different type."""
+    """Return a text as YAML. It gets the quotes that it had before, or new quotes if YAML could read it as a different
+    type."""
     plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
     number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
     if quote or not plain or number or value.startswith("-"):
@@ -130,7 +128,8 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _written(place: str | Path) -> str:
-    """Return a path or URL as written into a workspace in the current directory: relative if that is short."""
+    """Return a path or URL for a workspace file in the current directory. A path is relative if it goes up at most two
+    directories."""
     text = str(place)
     if is_url(text):
         return text

@@ -352,8 +352,8 @@ def test_every_kind_of_change_is_told_by_its_key() -> None:
     head = {"series": {"a": {"pin": "2", "fork": "y"}, "new": {"pin": "3"}}, "lint": [1]}
     assert list(changes(trusted, head)) == [
         "series.a.fork: 'y', not 'x'",
-        "series.gone: taken out",
+        "series.gone: removed",
         "series.new: added (a mapping)",
-        "engine: taken out",
+        "engine: removed",
         "lint: added (a list)",
     ]

@@ -21,7 +21,7 @@ def test_a_changed_check_is_listed_and_not_used(tmp_path: Path, run_cli: RunCli)
         assert checks == {"hook": "FAIL", "places": "INVALID"}
         assert "series.mine.checks.hook.pattern: 'changed by commit 1$', not 'changed by nobody'" in ran.stderr
         assert "series.mine.checks.renamed: added" in ran.stderr
-        assert "series.mine.checks.places: taken out" in ran.stderr
+        assert "series.mine.checks.places: removed" in ran.stderr
 
 
 def test_sites_are_not_recorded_into_somebody_elses_policy(tmp_path: Path, run_cli: RunCli) -> None:

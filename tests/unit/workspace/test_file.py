@@ -43,7 +43,7 @@ def test_a_toolkit_is_an_absolute_path(tmp_path: Path, run_cli: RunCli) -> None:
     """A relative one would be a directory of the work tree, which others may have written."""
     text = GOOD + "variants:\n  mine: {extends: cuda, toolkit: cuda}\n"
     (told,) = complaints(tmp_path, run_cli, text)
-    assert told == "7: variants.mine.toolkit: 'cuda' is not an absolute path of the engine's machine"
+    assert told == "7: variants.mine.toolkit: 'cuda' is not an absolute path on the engine's machine"
 
 
 def test_a_good_workspace_is_read_with_paths_from_its_own_directory(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_without_a_fork_the_lock_is_expected(tmp_path: Path) -> None:
         (("    upstream: ../llama.cpp\n", "    upstream:\n"), ["4: series.paged.upstream: upstream is empty"]),
         (
             (PIN, PIN[:12]),
-            ["5: series.paged.pin: the pin is written as a full commit id of 40 lower-case hexadecimal digits"],
+            ["5: series.paged.pin: the pin must be a full commit id: 40 lower-case hexadecimal digits"],
         ),
         (
             (PIN, PIN.upper()),
-            ["5: series.paged.pin: the pin is written as a full commit id of 40 lower-case hexadecimal digits"],
+            ["5: series.paged.pin: the pin must be a full commit id: 40 lower-case hexadecimal digits"],
         ),
         (
             (PIN, "1234567890" * 4),
@@ -102,11 +102,20 @@ def test_without_a_fork_the_lock_is_expected(tmp_path: Path) -> None:
         ((PIN, "[a, b]"), ["5: series.paged.pin: a list is not text"]),
         (("../llama.cpp", "true"), ["4: series.paged.upstream: True is not text; put it in quotes"]),
         (("  paged:\n", "  paged: 7\n  other:\n"), ["2: series.paged: not a mapping of keys to values"]),
-        (("  paged:", "  'a b':"), ["a series is named with letters, digits, dots, dashes and underscores"]),
-        (("    pin:", "    fork: ../fork\n    pin:"), ["5: series.paged.fork: fork and fork_ref go together"]),
-        (("    pin:", "    fork_ref: main\n    pin:"), ["5: series.paged.fork_ref: fork and fork_ref go together"]),
+        (
+            ("  paged:", "  'a b':"),
+            ["the name of a series may only have letters, digits, dots, dashes and underscores"],
+        ),
+        (
+            ("    pin:", "    fork: ../fork\n    pin:"),
+            ["5: series.paged.fork: set both fork and fork_ref, or neither"],
+        ),
+        (
+            ("    pin:", "    fork_ref: main\n    pin:"),
+            ["5: series.paged.fork_ref: set both fork and fork_ref, or neither"],
+        ),
         (("    pin:", "    expect: frok\n    pin:"), ["5: series.paged.expect: 'frok' is neither fork nor lock"]),
-        (("    pin:", "    expect: fork\n    pin:"), ["5: series.paged.expect: there is no fork to expect"]),
+        (("    pin:", "    expect: fork\n    pin:"), ["5: series.paged.expect: fork is not set"]),
     ],
     ids=lambda value: value[1].strip() if isinstance(value, tuple) else "",
 )
@@ -130,7 +139,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path, run_cli: RunCli) -> None:
     told = complaints(tmp_path, run_cli, text)
     assert sorted(told) == sorted(
         [
-            "6: series.one.pin: the pin is written as a full commit id of 40 lower-case hexadecimal digits",
+            "6: series.one.pin: the pin must be a full commit id: 40 lower-case hexadecimal digits",
             "4: series.one: upstream is missing",
             "5: series.one.upstrem: unknown key, perhaps you meant upstream",
             "8: series.two: pin is missing",

@@ -237,7 +237,7 @@ def test_a_pin_that_is_an_alias_is_left_to_a_person(tmp_path: Path) -> None:
     before = target.read_text()
     with pytest.raises(ConfigError) as caught:
         move_pin(target, "x", NEW, None)
-    assert "pin has an unsupported form, and was not changed" in caught.value.message
+    assert "pin has an unsupported form and was not changed" in caught.value.message
     assert caught.value.hint == f"write pin: {NEW} for series x by hand"
     assert target.read_text() == before
 
