@@ -1,1 +1,2 @@
-"""Checks of what a patch promises about the source, on any tree: the kinds of checks, and the code that runs them."""
+"""Check what a patch promises about the source, on any tree. The package has the kinds of checks and the code that runs
+them."""

@@ -1,4 +1,4 @@
-"""A time limit for work in this process: a search for a pattern may never end."""
+"""Limit the time of work in this process. The search for a regular expression may otherwise never end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class TookTooLong(Exception):
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise `TookTooLong` in the body after that many seconds, even during a search with `re`.
+    """Raise `TookTooLong` in the body after this many seconds, even during a search with `re`.
 
-    Python's `re` checks for signals while it searches. Signals reach only the main thread, so other threads have no
-    limit. If a timer is already running, it is restarted with its remaining time.
+    Python's `re` checks for signals while it searches. Only the main thread receives signals, so the body has no limit
+    in other threads. A timer that was already running continues afterwards with its remaining time.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

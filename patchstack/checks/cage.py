@@ -1,7 +1,9 @@
-"""Run a program on this machine without network. It can write only to one directory and its home.
+"""Run a program on this machine in a sandbox without network. The program can write only to its working directory and
+its home directory.
 
-It uses the Linux namespaces of an unprivileged user, through util-linux: a network without interfaces, and mounts of
-which all but two are read-only. The setup prints a first line when it is complete. Without that line, no output counts.
+The sandbox uses Linux namespaces of an unprivileged user, through util-linux: a network namespace without interfaces,
+and a mount namespace in which all other directories are read-only. The setup prints a line when it is complete. Output
+without that first line is not the program's and does not count.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ exec unshare --user -- "$@"
 
 
 class Cage:
-    """The sandbox around a program. `place` is the directory that the program runs in."""
+    """The sandbox for a program. `place` is the working directory of the program."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -44,6 +46,6 @@ class Cage:
 
     @staticmethod
     def opened(printed: bytes) -> tuple[bool, bytes]:
-        """Return whether the program was started in the sandbox, and the output of the program itself."""
+        """Return whether the sandbox was set up, and the output of the program itself."""
         head, _, rest = printed.partition(b"\n")
         return head.startswith(_LINE.encode()), rest

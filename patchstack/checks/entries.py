@@ -1,4 +1,4 @@
-"""Checks in the documents of `verify`, `lint` and `canary`."""
+"""The JSON form of checks, for the documents of `verify`, `lint` and `canary`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from patchstack.document import Part
 
 
 class SiteEntry(Part, frozen=True, kw_only=True):
-    """A file of the tree and the function in which a pattern is found, with what its group caught after a colon."""
+    """A site: a file of the tree and the function in which the pattern matches. If the pattern has a group, `name` ends
+    with a colon and the text of that group."""
 
     path: str
     name: str
 
 
 class PlaceEntry(SiteEntry, frozen=True, kw_only=True):
-    """A line of a file of the tree, from 1."""
+    """A match: a line of a file of the tree. Lines start at 1."""
 
     line: int
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """A check and what it found. `patch` is null for a check of the whole series; `tree` is the tree that was judged,
-    null if there was none. `places` are the lines that break the check; `new` and `lost` are sites that differ from the
-    recorded ones; `output` are the first lines of a command. `file` and `line` are where the check is written."""
+    """A check and its result.
+
+    `patch` is null for a check of the whole series. `tree` is the tree that was judged; null if it does not exist.
+    `places` are the lines that break the check. `new` and `lost` are the sites that differ from the recorded sites.
+    `output` has the first lines that a command printed. `file` and `line` locate the check in `patchstack.yaml`.
+    """
 
     name: str
     kind: str
@@ -44,12 +48,12 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 def check_entries(rows: Iterable[CheckRow]) -> tuple[CheckEntry, ...]:
-    """Return checks in the form of a document."""
+    """Return the JSON form of checks and their results."""
     return tuple(map(check_entry, rows))
 
 
 def check_entry(row: CheckRow) -> CheckEntry:
-    """Return one check and its result in the form of a document."""
+    """Return the JSON form of a check and its result."""
     check, found = row.check, row.found
     return CheckEntry(
         name=check.name,
@@ -70,15 +74,15 @@ def check_entry(row: CheckRow) -> CheckEntry:
 
 
 def place_entry(place: Place) -> PlaceEntry:
-    """Return a place in the form of a document."""
+    """Return the JSON form of a match."""
     return PlaceEntry(path=place.path, line=place.line, name=place.name)
 
 
 def site_entry(site: Site) -> SiteEntry:
-    """Return a site in the form of a document."""
+    """Return the JSON form of a site."""
     return SiteEntry(path=site.path, name=site.name)
 
 
 def shown(path: Path) -> str:
-    """Return the name of a workspace file in documents."""
+    """Return the path of a workspace file as documents show it."""
     return path.as_posix()

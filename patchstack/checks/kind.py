@@ -1,4 +1,4 @@
-"""The definition of a kind of check, and the files that it gets."""
+"""The interface of a kind of check, and the input that it gets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The input of a check: the files of one tree that its globs select, by path, and the additional files that it
-    needs.
+    """The input of a check on one tree.
 
-    `engine` opens the engine that commands run on, and raises the errors of opening it.
+    `files` are the files that the check judges, sorted by path. `others` are the additional files that it needs.
+    `seconds` is the time limit. `engine` returns the engine for commands; it raises the errors of opening the engine.
     """
 
     name: str
@@ -34,9 +34,9 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[S]):
-    """A kind of check. mypy checks that `judge` takes the type that `read` returns.
+    """A kind of check. The type parameter makes mypy check that `judge` takes the settings that `read` returns.
 
-    `read` reports complaints to the node. `needs` are globs of files that a check needs in addition to those it judges.
+    `read` reports complaints to the node. `needs` returns globs of the files that a check needs but does not judge.
     `seconds` is the default time limit of a check on one tree.
     """
 

@@ -1,4 +1,4 @@
-"""Literal texts that a pattern needs. A file that contains none of them need not be searched."""
+"""Find literal texts that every match of a pattern contains. A file without these texts need not be searched."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 
 def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
-    """Return texts such that every match of the pattern contains at least one of them; empty if they are not known.
+    """Return texts of which every match of the pattern contains at least one. Return nothing if no such texts are
+    known.
 
-    It reads the output of Python's pattern parser, which is not a documented interface. For a pattern that it does not
-    understand, it returns no texts, and all contents are searched.
+    This uses Python's parser for patterns, whose output is not documented. If the output cannot be interpreted, the
+    result is empty, and every file is searched.
     """
     if pattern.flags & (re.IGNORECASE | re.VERBOSE):
         return ()
@@ -26,7 +27,7 @@ def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
 
 
 def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Return, for each part of a sequence, the texts of which one is needed."""
+    """Return the requirements of a sequence. A match contains at least one text of each."""
     found: list[tuple[str, ...]] = []
     run = ""
     for operation, argument in sequence:
@@ -47,5 +48,5 @@ def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
 
 
 def _best(found: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the texts that are probably the rarest: those whose shortest text is the longest."""
+    """Return the requirement that probably excludes the most files: the one whose shortest text is longest."""
     return max(found, key=lambda texts: min(map(len, texts)), default=None)

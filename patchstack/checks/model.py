@@ -1,4 +1,4 @@
-"""A check, and its result on a tree."""
+"""Checks, and their results on a tree."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ NO_FUNCTION = "(file)"
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Site:
-    """A file and the function in which a pattern is found, with the text of the pattern's group if it has one."""
+    """A file and the function in which a pattern matches. If the pattern has a group, `name` also has the text of that
+    group."""
 
     path: str
     name: str
 
     @property
     def told(self) -> str:
-        """The site for people: its function if it has one, else its file."""
+        """A short name for people: the function, or the file if there is no function."""
         return self.path if self.name == NO_FUNCTION else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Place:
-    """A line (from 1) of a file of the tree at which a pattern is found, and the name of its site."""
+    """A match of a pattern: a line of a file of the tree. Lines start at 1. `name` is the name of its site."""
 
     path: str
     line: int
@@ -41,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFile:
-    """A regular file of a tree."""
+    """A regular file of a tree. `mode` is its mode in git, `oid` the id of its content."""
 
     path: str
     mode: int
@@ -52,9 +53,9 @@ class TreeFile:
 class Found:
     """The result of a check on one tree.
 
-    `places` are the lines that break the check: lines that must not exist, or that are new. `new` and `lost` are sites
-    that differ from the recorded ones. `sites` are all places of a check that records its sites. `output` is the first
-    lines that a command printed.
+    `places` are the lines that break the check: forbidden or new matches. `new` and `lost` are the sites that differ
+    from the recorded sites. `sites` are all matches, for a check that records its sites. `output` has the first lines
+    that a command printed.
     """
 
     verdict: Verdict
@@ -68,12 +69,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check of a series in `patchstack.yaml`.
+    """A check of a series, as written in `patchstack.yaml`.
 
-    `patch` is the number of its patch; None for a check of the whole series. `files` are globs; empty selects the files
-    that the patch touches. With `at_patch`, the check judges the tree after its patch instead of the last tree. With
-    `on_upstream`, it judges upstream alone, to show whether a patch can be dropped; such a check promises nothing.
-    `seconds` is the time limit on one tree. `file` and `line` locate the check. `settings` are those of its kind.
+    `patch` is the number of the check's patch; None for a check of the whole series. `files` are globs; if they are
+    empty, the check judges the files that the patch touches. With `at_patch`, the check judges the tree after its
+    patch, not the last tree. With `on_upstream`, the check judges upstream without the series. Such a check only shows
+    whether the patch can be dropped. `seconds` is the time limit on one tree. `file` and `line` locate the check.
+    `settings` are the settings of its kind.
     """
 
     name: str
@@ -90,18 +92,18 @@ class Check:
 
     @property
     def of(self) -> str:
-        """The owner of the check: a patch's number, or `series`."""
+        """The owner of the check: the number of a patch, or `series`."""
         return "series" if self.patch is None else f"{self.patch:04d}"
 
     @property
     def at(self) -> str:
-        """The tree that it judges: `upstream`, `patch` or `series`."""
+        """The tree that the check judges: `upstream`, `patch` or `series`."""
         return "upstream" if self.on_upstream else "patch" if self.at_patch else "series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """A check and its result on a tree; `tree` is None if there is no tree to judge."""
+    """A check and its result on a tree. `tree` is None if the tree does not exist."""
 
     check: Check
     found: Found
@@ -113,4 +115,4 @@ class CheckRow:
 
 
 Sites = Mapping[str, tuple[str, ...]]
-"""The names of sites, by the paths of their files."""
+"""The names of sites, by the path of their file."""

@@ -15,7 +15,7 @@ _SERIES = "series"
 
 
 def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
-    """Return the checks of a series, in the order of the file. Raises `ConfigError` with every complaint and its
+    """Return the checks of a series, in the order of the file. Raises `ConfigError` that lists every complaint with its
     line."""
     problems: list[str] = []
     found: list[Check] = []
@@ -32,8 +32,8 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
 
 
 def read_promises(config: SeriesConfig) -> tuple[Check, ...]:
-    """Return the checks of a series without those that judge upstream alone, which only show whether a patch can be
-    dropped."""
+    """Return the checks of a series, except those that judge upstream alone. Such a check only shows whether a patch
+    can be dropped."""
     return tuple(check for check in read_checks(config) if not check.on_upstream)
 
 
@@ -41,16 +41,16 @@ def _read(node: Node) -> Check | None:
     before = len(node.problems)
     name = node.text("name", required=True) or ""
     if name and not _NAME.match(name):
-        node.complain("name", "a check is named with letters, digits, dots, dashes and underscores")
+        node.complain("name", "the name of a check may only have letters, digits, dots, dashes and underscores")
     kind_name = node.text("kind", required=True)
     patch, at = _patch(node), node.text("at") or _SERIES
     if at not in ("patch", _SERIES, "upstream"):
         node.complain("at", f"{at!r} is none of patch, series, upstream")
     elif at == "patch" and patch is None:
-        node.complain("at", "a check of the whole series has no patch whose tree it could judge")
+        node.complain("at", "`at: patch` needs the number of a patch")
     files, what, time = node.texts("files"), node.text("what") or "", node.text("time")
     if files is not None and (not files or not all(one.strip() for one in files)):
-        node.complain("files", "globs of files; without the key, the files that the patch touches")
+        node.complain("files", "must be a list of globs; without the key, the check judges its patch's files")
     seconds = parse_time(time) if time is not None else None
     if time is not None and not seconds:
         node.complain("time", f"{time!r} is not a time such as 10s or 5m")
@@ -79,12 +79,12 @@ def _read(node: Node) -> Check | None:
 
 
 def _patch(node: Node) -> int | None:
-    """Return the number of the check's patch; None for `series`."""
+    """Return the number of the check's patch. Return None for `series`."""
     value = node.node.get("patch")
     node.used.append("patch")
     if value == _SERIES:
         return None
     if type(value) is int and value >= 0:
         return value
-    node.complain("patch" if "patch" in node.node else None, "patch: the number of a patch, or series")
+    node.complain("patch" if "patch" in node.node else None, "patch must be the number of a patch, or series")
     return None

@@ -1,4 +1,4 @@
-"""The kinds of checks: an explicit list. A kind is imported on first use."""
+"""The kinds of checks. A kind is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ KINDS: dict[str, Callable[[], Kind[Any]]] = {
     "sites": _sites,
     "command": _command,
 }
-"""Every kind by its name."""
+"""Functions that import each kind, by name."""
 
 
 def kind_of(name: str) -> Kind[Any]:
-    """Import a kind. Raises `KeyError` for a name that is not one of `KINDS`."""
+    """Import a kind and return it. Raises `KeyError` for a name that is not in `KINDS`."""
     return KINDS[name]()

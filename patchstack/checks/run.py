@@ -1,4 +1,4 @@
-"""Run checks on trees. Results are cached by the contents judged, so equal files are not judged again."""
+"""Run checks on trees. Results are cached by the contents of the files, so equal files are not judged again."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OpenEngine = Callable[[], Engine]
 
 
 def no_engine() -> Engine:
-    """Raise `MissingError`: no engine was named to run commands on."""
-    raise EngineNotNamed("no engine was named for commands", hint="--engine host, or docker")
+    """Raise `MissingError`, because no engine was named for commands."""
+    raise EngineNotNamed("no engine was named for commands", hint="use --engine host or --engine docker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesTrees:
-    """The trees of a series: the last one, and the one after each patch by its number. `absent` has the reasons why
-    patches were not applied, by their numbers."""
+    """The trees of a series. `last` is the tree after the last patch. `after` has the tree after each applied patch, by
+    its number. `absent` has the reason why a patch was not applied, by its number."""
 
     last: str
     after: Mapping[int, str]
@@ -43,7 +43,7 @@ class SeriesTrees:
 
 
 def trees_of(links: Sequence[Link]) -> SeriesTrees:
-    """Return the trees of applied patches."""
+    """Return the trees of a series, from the links that tell which patches applied."""
     after, absent = {}, {}
     for link in links:
         number = link.patch.number
@@ -55,7 +55,8 @@ def trees_of(links: Sequence[Link]) -> SeriesTrees:
 
 
 def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[str]]:
-    """Return the files that each patch touches, by its number; the key None has those of all patches."""
+    """Return the files that each patch touches, by the number of the patch. The key None has the files of all
+    patches."""
     found: dict[int | None, frozenset[str]] = {None: frozenset()}
     for patch in patches:
         paths = frozenset(path.decode("utf-8", "surrogateescape") for path in named_paths(patch.data or b""))
@@ -66,14 +67,14 @@ def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[st
 
 
 def _unmatched(globs: Sequence[str], files: tuple[TreeFile, ...]) -> str:
-    """Return a sentence on the globs that select nothing; empty if each selects a file."""
+    """Return a sentence that names the globs without a match; empty if every glob matches a file."""
     without = [glob for glob in globs if not any(matching(file.path, [glob]) for file in files)]
     return f"no file matches {', '.join(without)}" if without else ""
 
 
 class Checker:
-    """Runs the checks of one series. `touched` are the files of its patches. `engine` opens the engine for commands,
-    once, when it is first needed."""
+    """Runs the checks of one series. `touched` has the files of its patches. `engine` opens the engine for commands; it
+    is called once, when the engine is first needed."""
 
     def __init__(self, objects: Objects, touched: Mapping[int | None, frozenset[str]], engine: OpenEngine) -> None:
         self._objects = objects
@@ -85,7 +86,7 @@ class Checker:
         self._engine: Engine | None = None
         self._known: dict[tuple[str, tuple[TreeFile, ...], tuple[TreeFile, ...]], Found] = {}
         self.judged = 0
-        """How often files were judged: less than the number of calls if contents were repeated."""
+        """How many times files were judged. Repeated contents are not counted."""
 
     def rows(self, checks: Sequence[Check], trees: SeriesTrees) -> tuple[CheckRow, ...]:
         """Return the result of every check on its tree."""
@@ -94,7 +95,8 @@ class Checker:
             return tuple(self.row(check, trees) for check in each)
 
     def row(self, check: Check, trees: SeriesTrees) -> CheckRow:
-        """Return the result of one check on its tree: INVALID if its patch is not in the series, or was not applied."""
+        """Return the result of one check on its tree. The result is INVALID if its patch is not in the series, or was
+        not applied."""
         number = check.patch
         if number is not None and number not in trees.after:
             why = trees.absent.get(number, f"the series has no patch {number:04d}")
@@ -103,7 +105,7 @@ class Checker:
         return CheckRow(check=check, found=self.judge(check, tree), tree=tree)
 
     def judge(self, check: Check, tree: str) -> Found:
-        """Return the result of a check on a tree: INVALID if it cannot be judged."""
+        """Return the result of a check on a tree. The result is INVALID if the check cannot judge the tree."""
         kind = kind_of(check.kind)
         needs = kind.needs(check.settings)
         try:
@@ -156,7 +158,7 @@ class Checker:
         return self._engine
 
     def close(self) -> None:
-        """Close the engine if it was opened."""
+        """Close the engine if it is open."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

@@ -1,4 +1,4 @@
-"""Search the contents of files for a pattern. Each content is searched once, even if many trees have it."""
+"""Search the contents of files for a pattern. Each content is searched once, even if many trees contain it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from patchstack.checks.model import Place, TreeFile
 from patchstack.checks.scopes import scope_at
 from patchstack.git.objects import Objects
 
-_KEPT = 64 << 20  # bytes of contents in the cache
-_LOOKED_AT = 8000  # git searches this many bytes for a NUL to detect a binary file
+_KEPT = 64 << 20  # the maximum size of the cached contents, in bytes
+_LOOKED_AT = 8000  # as in git: a file with a NUL in its first 8,000 bytes is binary
 
 
 class MatchesNothing(Exception):
-    """A pattern matched the empty text, so it would be found everywhere."""
+    """A pattern matched the empty text. Such a pattern matches everywhere."""
 
 
 class Scanner:
-    """Searches contents, and remembers the results."""
+    """Searches contents for patterns, and caches the results."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,7 +31,7 @@ class Scanner:
         self._size = 0
 
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
-        """Return every place, by file and line. Raises `MissingObject` if a content is not available, and
+        """Return every match, by file and line. Raises `MissingObject` if a content is not available, and
         `MatchesNothing`."""
         return tuple(
             Place(path=file.path, line=line, name=name)
@@ -52,8 +52,8 @@ class Scanner:
         return found
 
     def _content(self, oid: str, path: str) -> bytes:
-        """Return a content. The most recently used ones are cached, because the next check often reads the same
-        ones."""
+        """Return a content. The most recently used contents are cached, because the next check often reads the same
+        files."""
         content = self._contents.get(oid)
         if content is not None:
             self._contents.move_to_end(oid)
@@ -66,7 +66,8 @@ class Scanner:
 
 
 def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str], ...]:
-    """Return the lines (from 1) of a content that match, each with the name of its site; none for a binary file."""
+    """Return the matching lines of a content (from 1), each with the name of its site. Return nothing for a binary
+    file."""
     if b"\0" in content[:_LOOKED_AT]:
         return ()
     text = content.decode("utf-8", "replace")
@@ -90,8 +91,8 @@ def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str]
 
 
 def _start(match: re.Match[str], *, grouped: bool) -> int:
-    """Return the position of a match: its group if that captured something, else its first character that is not
-    blank."""
+    """Return the position of a match. This is the start of its group if the group captured a text, and otherwise the
+    first character that is not blank."""
     if grouped:
         return match.start(1)
     text = match.group()
@@ -99,5 +100,5 @@ def _start(match: re.Match[str], *, grouped: bool) -> int:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled pattern in which `^` and `$` match at each line. Raises `re.error`."""
+    """Compile a pattern in which `^` and `$` match at every line. Raises `re.error`."""
     return re.compile(pattern, re.MULTILINE)

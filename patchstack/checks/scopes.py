@@ -1,9 +1,11 @@
-"""Find the function around a line of source text by indentation, as git does for its hunk headers.
+"""Find the function that contains a line of source text, by indentation, as git does for its hunk headers.
 
-git takes the nearest line above that begins with a letter in the first column. So does this module. If that line opens
-a class or namespace, it takes the nearest line of smaller indentation that opens a function inside. Nothing is parsed,
-so unbalanced braces in `#if` branches do no harm. The limits: the text must be indented in the usual way; a body in the
-first column belongs to no function; macros that expand to the head of a function are not recognized.
+git uses the nearest line above that begins with a letter in the first column, and so does this module. If that line
+opens a class or namespace, the module also looks for the nearest indented line above that opens a function. The text is
+not parsed, so unbalanced braces in `#if` branches do no harm.
+
+Limits: the text must be indented in the usual way. A body in the first column belongs to no function. Macros that
+expand to the head of a function are not recognized.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ _TAB = 4
 
 
 def scope_at(lines: Sequence[str], line: int) -> str:
-    """Return the name of the function, class or table that a line (from 0) is in: `cache::clear`, `cache`, or
-    `(file)`. A line that opens one is in it."""
+    """Return the name of the function, class or table that contains a line (from 0): `cache::clear`, `cache`, or
+    `(file)`. A line that opens a function is part of it."""
     names: list[str] = []
     for at in reversed(_around(lines, line)):
         opened = _opened(lines, at)
@@ -55,8 +57,8 @@ def scope_at(lines: Sequence[str], line: int) -> str:
 
 
 def _around(lines: Sequence[str], line: int) -> list[int]:
-    """Return the lines that enclose a line, innermost first: the line itself, then each line above with a smaller
-    indentation."""
+    """Return the lines that enclose a line, innermost first: the line itself, then each line above that is indented
+    less than the one before."""
     found = [line]
     text = lines[line]
     limit = _indent(text) + (1 if _continues(text) else 0)
@@ -79,9 +81,10 @@ def _around(lines: Sequence[str], line: int) -> list[int]:
 
 
 def _opened(lines: Sequence[str], at: int) -> tuple[str, bool] | None:
-    """Return the name of what a line opens, and whether it can contain functions; None if it opens nothing."""
+    """Return the name of the function, class or table that a line opens, and whether functions can be inside it. Return
+    None if the line opens nothing."""
     text = lines[at].strip()
-    # A head may continue on the next lines; the text after it tells a declaration from a definition.
+    # The head may continue on the next lines. A line that ends with `;` is a declaration, not a definition.
     if not text or text.startswith(_ASIDE) or text.startswith("}") or _continues(text) or text.endswith(";"):
         return None
     kind = _OPENS.match(text)
@@ -103,14 +106,14 @@ def _opened(lines: Sequence[str], at: int) -> tuple[str, bool] | None:
 
 
 def _is_function(text: str, kind: re.Match[str]) -> bool:
-    """Return whether a line that begins with `struct NAME` is the head of a function that returns one."""
+    """Return whether a line that begins with `struct NAME` is the head of a function that returns this struct."""
     rest = text[kind.end() :]
     bare = re.sub(r"<[^<>]*>", "", rest.partition("{")[0])
     return kind["word"] in ("struct", "class", "enum", "union") and "(" in bare and not bare.lstrip().startswith(":")
 
 
 def _continues(text: str) -> bool:
-    """Return whether a line continues the lines above."""
+    """Return whether a line continues the previous line."""
     stripped = text.lstrip()
     return stripped.startswith(_CONTINUES) and not stripped.startswith("::")
 

@@ -1,4 +1,4 @@
-"""Read the settings that several kinds of checks have in `patchstack.yaml`."""
+"""Read the settings that several kinds of checks have in common."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from patchstack.checks.scan import compiled
 from patchstack.series.lint.globs import matching
 from patchstack.workspace.node import Node
 
-_NOWHERE = "it matches an empty text, and so is found everywhere: a check that cannot fail"
+_NOWHERE = "it matches the empty text, so it matches everywhere and the check cannot fail"
 
 
 def read_pattern(node: Node) -> re.Pattern[str] | None:
-    """Return the `pattern:` of an entry. Complains about a text that is not a pattern, or that matches the empty
-    text."""
+    """Return the `pattern:` of an entry. Return None with a complaint if it is not a pattern, matches the empty text,
+    or has several groups."""
     text = node.text("pattern", required=True)
     if text is None:
         return None
@@ -27,13 +27,14 @@ def read_pattern(node: Node) -> re.Pattern[str] | None:
         node.complain("pattern", _NOWHERE)
         return None
     if pattern.groups > 1:
-        node.complain("pattern", "it has more than one group: write (?:…) for those that catch nothing")
+        node.complain("pattern", "it has more than one group: use (?:…) for groups that need not capture")
         return None
     return pattern
 
 
 def read_sites(node: Node, key: str) -> Sites | None:
-    """Return a mapping of paths to lists of names; None if the entry has none. Complains about anything else."""
+    """Return a mapping of paths to lists of names. Return None if the entry has no such key. Complain about invalid
+    values."""
     given = node.mapping(key) if key in node.node else None
     if given is None:
         node.used.append(key)
@@ -48,8 +49,8 @@ def read_sites(node: Node, key: str) -> Sites | None:
 
 
 def is_named(place: Place, named: Sites) -> bool:
-    """Return whether a place is among the named ones: globs of files, each with names of functions (no names: all
-    functions)."""
+    """Return whether a place is in `named`: globs of files, each with names of functions. An empty list of names stands
+    for all functions."""
     return any(
         matching(place.path, [glob]) is not None and (not names or place.name in names) for glob, names in named.items()
     )
@@ -61,6 +62,6 @@ def numbered(count: int, what: str) -> str:
 
 
 def places_told(places: tuple[Place, ...], most: int = 3) -> str:
-    """Return the first places, as text for a sentence."""
+    """Return the first `most` places and the number of the others, as text for a sentence."""
     told = ", ".join(f"{one.path}:{one.line} ({one.name})" for one in places[:most])
     return told + (f" and {len(places) - most} more" if len(places) > most else "")

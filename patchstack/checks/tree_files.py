@@ -1,4 +1,5 @@
-"""Select files of a tree by globs or paths. Directories that did not change are not listed again."""
+"""Select files of a tree by globs or paths. Directories are cached by their id, so unchanged directories are not listed
+again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class Selection:
-    """A selection of files, by globs or by exact paths."""
+    """Selects files by globs or by exact paths."""
 
     def __init__(self, *, globs: Collection[str] = (), paths: Collection[str] = ()) -> None:
         self._globs = tuple(globs)
@@ -30,14 +31,15 @@ class Selection:
         return path in self._paths or (bool(self._globs) and matching(path, self._globs) is not None)
 
     def may_hold(self, directory: str) -> bool:
-        """Return whether a file below a directory may be selected."""
+        """Return whether a directory may contain selected files, at any depth."""
         return directory in self._below or any(
             not root or root.startswith(f"{directory}/") or f"{directory}/".startswith(root) for root in self._roots
         )
 
 
 def _root(glob: str) -> str:
-    """Return the directory that contains every match of a glob, with a trailing slash; empty for the whole tree."""
+    """Return the directory that contains every match of a glob, with a trailing slash. Return an empty text for the
+    whole tree."""
     body = glob.rstrip("/")
     if "/" not in body:
         return ""
@@ -48,7 +50,7 @@ def _root(glob: str) -> str:
 
 
 class TreeFiles:
-    """Lists files of trees."""
+    """Lists the files of trees, with a cache."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -56,7 +58,8 @@ class TreeFiles:
         self._entries: dict[str, tuple[tuple[int, str, str], ...]] = {}
 
     def select(self, tree: str, selection: Selection) -> tuple[TreeFile, ...]:
-        """Return the selected regular files of a tree, by path. Raises `MissingObject` if a directory is missing."""
+        """Return the selected regular files of a tree, sorted by path. Raises `MissingObject` if a directory is
+        missing."""
         return self._below(tree, "", selection.key, selection.matches, selection.may_hold)
 
     def _below(
@@ -77,7 +80,8 @@ class TreeFiles:
         return listed
 
     def _directory(self, oid: str) -> tuple[tuple[int, str, str], ...]:
-        """Return the entries of one directory: mode, name and id. Cached, because each check asks for the same ones."""
+        """Return the entries of one directory: mode, name and id. They are cached, because every check asks for the
+        same entries."""
         found = self._entries.get(oid)
         if found is None:
             listed = self._objects.tree(oid)

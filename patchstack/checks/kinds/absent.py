@@ -1,4 +1,4 @@
-"""Kind `absent`: a pattern that must not be found outside the named places.
+"""Kind `absent`: a pattern that must not match outside the allowed places.
 
     - name: only-through-the-hook
       patch: 14
@@ -7,9 +7,9 @@
       allow:
         src/llama-kv-cache.cpp: [llama_kv_cache::remove_cell]
 
-`allow` names files by globs, each with the functions in which the pattern may be; an empty list allows the whole file.
-If the pattern is in none of these places, it no longer finds anything, and the check is INVALID. A check without
-`allow` needs an `example:` that its pattern matches, to show that the check can fail.
+`allow` has globs of files, each with the functions in which the pattern may match. An empty list allows the whole file.
+If the pattern matches in none of the allowed places, it may be outdated, and the check is INVALID. A check without
+`allow` needs an `example:` that the pattern matches, to show that the check can fail.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentSettings:
-    """The pattern, and the places where it may be."""
+    """The pattern, and the places where it may match."""
 
     pattern: re.Pattern[str]
     allow: Sites
 
 
 def read(node: Node) -> AbsentSettings | None:
-    """Return the settings of an entry; complaints go to the node."""
+    """Return the settings of an entry. Return None if the pattern is invalid. Complaints go to the node."""
     pattern, allow, example = read_pattern(node), read_sites(node, "allow"), node.text("example")
     if not allow and example is None:
-        node.complain(None, "it needs allow: (places where the pattern may be) or example: (a text that it finds)")
+        node.complain(None, "it needs allow: (places where the pattern may match) or example: (a text that it matches)")
     elif example is not None and pattern is not None and pattern.search(example) is None:
-        node.complain("example", "the pattern does not find it: a check that cannot fail")
+        node.complain("example", "the pattern does not match the example, so the check cannot fail")
     return AbsentSettings(pattern=pattern, allow=allow or {}) if pattern is not None else None
 
 
 def judge(settings: AbsentSettings, view: View) -> Found:
-    """Return PASS if the pattern occurs only in allowed places, and in at least one of them if there are any."""
+    """Return PASS if the pattern matches only in allowed places. If some places are allowed, it must match in at least
+    one of them."""
     found = view.scanner.places(settings.pattern, view.files)
     outside = tuple(one for one in found if not is_named(one, settings.allow))
     if outside:
         reason = f"found in {numbered(len(outside), 'place')}: {places_told(outside)}"
         return Found(verdict=Verdict.FAIL, reason=reason, places=outside)
     if settings.allow and not found:
-        reason = "not found, not even where it is allowed: so it proves nothing elsewhere"
+        reason = "not found, not even where it is allowed, so the pattern may be outdated"
         return Found(verdict=Verdict.INVALID, reason=reason)
     told = f"; {numbered(len(found), 'place')} where it is allowed" if found else ""
     return Found(verdict=Verdict.PASS, reason=f"not found in {numbered(len(view.files), 'file')}{told}")

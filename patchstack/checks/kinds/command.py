@@ -9,9 +9,9 @@
       image: tools:1
       time: 60s
 
-The program runs on the engine, without a shell and without network. Its directory holds the files that `files` and
-`with` select, at their paths in the tree. The paths of `files` are its last arguments. Nothing else can change its
-answer, so the same contents need not be judged again. Exit code 0 is PASS, 1 FAIL, any other INVALID.
+The program runs on the engine, without a shell and without network. Its directory contains only the files that `files`
+and `with` select, at their paths in the tree. The paths of `files` are its last arguments. The result depends on
+nothing else, so equal contents are not judged again. The exit status 0 is PASS, 1 is FAIL, any other is INVALID.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.verdict import Verdict
 from patchstack.workspace.node import Node
 
-_MOST = 16 << 20  # bytes that a program may print
-_SHOWN, _WIDTH = 20, 300  # lines and characters of a line that are kept
+_MOST = 16 << 20  # the most that a program may print, in bytes
+_SHOWN, _WIDTH = 20, 300  # how many lines are kept, and how many characters of each
 _MEMORY = 4 << 30
 _NOT_FOUND = 127
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The program with its arguments, the globs of additional files that it needs, and the image that it runs in."""
+    """The settings of a command. `run` is the program with its arguments. `besides` are the globs of the additional
+    files that it needs. `image` is the container image that it runs in."""
 
     run: tuple[str, ...]
     besides: tuple[str, ...]
@@ -50,17 +51,17 @@ class _TooMuch(Exception):
 
 
 def read(node: Node) -> CommandSettings | None:
-    """Return the settings of an entry; complaints go to the node."""
+    """Return the settings of an entry. Return None if `run` is invalid. Complaints go to the node."""
     words = node.texts("run") if node.has("run", required=True) else ()
     besides, image = node.texts("with") or (), node.text("image")
     if not words or not words[0]:
-        node.complain("run" if "run" in node.node else None, "run is a list of words, the program first")
+        node.complain("run" if "run" in node.node else None, "run must be a list of words that begins with the program")
         return None
     return CommandSettings(run=words, besides=besides, image=image)
 
 
 def judge(settings: CommandSettings, view: View) -> Found:
-    """Run the program, and judge by its exit code. Return INVALID if it cannot run."""
+    """Run the program, and judge by its exit status. Return INVALID if the program cannot run."""
     printed = bytearray()
 
     def output(block: bytes) -> None:
@@ -85,7 +86,7 @@ def judge(settings: CommandSettings, view: View) -> Found:
 def _carried_out(settings: CommandSettings, view: View, engine: Engine, output: object) -> Outcome:
     about = engine.about()
     if about.isolated and settings.image is None:
-        raise SettingsRefused(f"it has no image, which engine {about.spec} needs")
+        raise SettingsRefused(f"it has no image, but engine {about.spec} needs one")
     volume = Volume(name=f"patchstack-check-{secrets.token_hex(8)}", target="/tree")
     image = settings.image if about.isolated else None
     try:
@@ -107,7 +108,7 @@ def _carried_out(settings: CommandSettings, view: View, engine: Engine, output: 
 
 
 def _entries(view: View) -> Iterator[Entry]:
-    """Yield the files for the directory, each once."""
+    """Yield the files for the working directory of the program, each once."""
     for file in sorted({*view.files, *view.others}, key=lambda one: one.path):
         yield Entry(path=file.path, data=_content(view, file), executable=bool(file.mode & 0o100))
 
@@ -117,7 +118,7 @@ def _content(view: View, file: TreeFile) -> bytes:
 
 
 def _argument(path: str) -> str:
-    """Return a path as an argument that is not an option."""
+    """Return a path as an argument that no program reads as an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
@@ -128,7 +129,7 @@ def _judged(settings: CommandSettings, view: View, outcome: Outcome, printed: by
         if not caged and outcome.ending is Ending.EXITED:
             told = " ".join(printed.decode("utf-8", "replace").split())[:_WIDTH]
             reason = (
-                f"this machine cannot keep a program from the network ({told or outcome.code}): use a container engine"
+                f"this machine cannot run a program without network ({told or outcome.code}): use a container engine"
             )
             return Found(verdict=Verdict.INVALID, reason=reason)
     output = _first(text)
@@ -143,12 +144,12 @@ def _judged(settings: CommandSettings, view: View, outcome: Outcome, printed: by
         told = f": {output[0]}" if output else ""
         return Found(verdict=Verdict.FAIL, reason=f"{settings.run[0]} exited 1{told}", output=output)
     if outcome.code == _NOT_FOUND:
-        return Found(verdict=Verdict.INVALID, reason=f"{settings.run[0]} is not installed there", output=output)
+        return Found(verdict=Verdict.INVALID, reason=f"{settings.run[0]} is not installed on the engine", output=output)
     return Found(verdict=Verdict.INVALID, reason=f"{settings.run[0]} exited {outcome.code}", output=output)
 
 
 def _first(printed: bytes) -> tuple[str, ...]:
-    """Return the first lines, each cut to a width."""
+    """Return the first lines of the output, each cut to a maximum width."""
     head = printed[: 4 * _WIDTH * _SHOWN].decode("utf-8", "replace").splitlines()
     return tuple(line[:_WIDTH] for line in head[:_SHOWN])
 

@@ -1,8 +1,9 @@
-"""Kind `present`: a pattern that must be found.
+"""Kind `present`: a pattern that must match.
 
     - {name: hook, patch: 13, kind: present, pattern: 'llama_kv_paged_place\\(', at_least: 2}
 
-`at_least` counts places, `files_at_least` files with a place; without both, one place is enough.
+`at_least` is the minimum number of matches, `files_at_least` the minimum number of files with a match. Both default to
+1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentSettings:
-    """The pattern, and in how many places and files it must be found."""
+    """The pattern, and the minimum numbers of places and of files in which it must match."""
 
     pattern: re.Pattern[str]
     places: int
@@ -27,17 +28,17 @@ class PresentSettings:
 
 
 def read(node: Node) -> PresentSettings | None:
-    """Return the settings of an entry; complaints go to the node."""
+    """Return the settings of an entry. Return None if the pattern is invalid. Complaints go to the node."""
     pattern = read_pattern(node)
     places, files = node.integer("at_least", default=1), node.integer("files_at_least", default=1)
     for key, number in (("at_least", places), ("files_at_least", files)):
         if number < 1:
-            node.complain(key, f"{number} asks for nothing: a check that cannot fail")
+            node.complain(key, f"{number} is less than 1, so the check cannot fail")
     return PresentSettings(pattern=pattern, places=places, files=files) if pattern is not None else None
 
 
 def judge(settings: PresentSettings, view: View) -> Found:
-    """Return PASS if the pattern is found often enough."""
+    """Return PASS if the pattern matches in enough places and files."""
     found = view.scanner.places(settings.pattern, view.files)
     files = len({one.path for one in found})
     told = f"found in {numbered(len(found), 'place')} of {numbered(files, 'file')}"

@@ -1,4 +1,4 @@
-"""Kind `sites`: a pattern is found exactly at the recorded places.
+"""Kind `sites`: a pattern that must match exactly at the recorded sites.
 
     - name: kv-cache-classes
       patch: 13
@@ -9,8 +9,8 @@
       sites:
         src/llama-kv-cache.h: [llama_kv_cache]
 
-A site is a file and the function in which the pattern is found. The text that the pattern's group captures is part of
-the site, so one function may have several sites. `patchstack verify --record NAME --why TEXT` writes `sites` and
+A site is a file and the function in which the pattern matches. If the pattern has a group, its text is part of the
+site, so one function can have several sites. `patchstack verify --record NAME --why TEXT` writes `sites` and
 `recorded`.
 """
 
@@ -30,22 +30,22 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitesSettings:
-    """The pattern, and the recorded sites; None if none are recorded yet."""
+    """The pattern, and the recorded sites. `sites` is None if no sites are recorded yet."""
 
     pattern: re.Pattern[str]
     sites: frozenset[Site] | None
 
 
 def read(node: Node) -> SitesSettings | None:
-    """Return the settings of an entry; complaints go to the node."""
+    """Return the settings of an entry. Return None if the pattern is invalid. Complaints go to the node."""
     pattern, given, recorded = read_pattern(node), read_sites(node, "sites"), node.text("recorded")
     if given is not None and not given:
-        node.complain("sites", "the recorded set is empty: a check of nothing")
+        node.complain("sites", "sites is empty, so the check checks nothing")
     for path, names in (given or {}).items():
         if not names:
             node.complain("sites", f"{path} has no sites")
     if given is not None and not (recorded or "").strip():
-        node.complain("sites", "it needs recorded: when and why it was taken in")
+        node.complain("sites", "it needs recorded: when and why the sites were recorded")
     return SitesSettings(pattern=pattern, sites=listed(given)) if pattern is not None else None
 
 
@@ -57,7 +57,7 @@ def listed(given: Sites | None) -> frozenset[Site] | None:
 
 
 def judge(settings: SitesSettings, view: View) -> Found:
-    """Return PASS if the sites are the recorded ones."""
+    """Return PASS if the sites are exactly the recorded sites."""
     places = view.scanner.places(settings.pattern, view.files)
     now = {one.site for one in places}
     if settings.sites is None:

@@ -108,7 +108,7 @@ def test_a_program_has_no_network(ground: Ground, engine: OpenEngine) -> None:
 @needs_namespaces
 def test_a_program_that_is_missing_is_invalid(ground: Ground, engine: OpenEngine) -> None:
     found = ground.judge("- {name: a, patch: 1, kind: command, run: [no-such-program], files: ['src/*']}", engine)
-    assert (found.verdict, found.reason) == (Verdict.INVALID, "no-such-program is not installed there")
+    assert (found.verdict, found.reason) == (Verdict.INVALID, "no-such-program is not installed on the engine")
 
 
 @needs_namespaces
@@ -129,7 +129,7 @@ def test_a_machine_that_cannot_cut_the_network_off_says_so(
     monkeypatch.setattr(cage, "_SETUP", "echo no namespaces here; exit 1")
     found = ground.judge(entry("exit 0"), engine)
     assert found.verdict is Verdict.INVALID
-    assert found.reason.startswith("this machine cannot keep a program from the network (")
+    assert found.reason.startswith("this machine cannot run a program without network (")
 
 
 def test_without_an_engine_it_is_invalid(ground: Ground) -> None:
