@@ -107,8 +107,8 @@ def _of_options(
             near = difflib.get_close_matches(key, known, 1)
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
             raise BadValue(
-                f"--set {text}: {'not NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
-                hint=f"{perhaps}the settings are {', '.join(known)}",
+                f"--set {text}: {'must be NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
+                hint=f"{perhaps}there are {', '.join(known)}",
             )
         form, option = known[key].form, known[key].form.option
         if option == list[str]:

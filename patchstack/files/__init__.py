@@ -1,1 +1,2 @@
-"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`. Independent of git and patches."""
+"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`. This package does not depend on
+git or patches."""

@@ -1,4 +1,4 @@
-"""Create and replace files atomically, and flush them to disk. Nothing else renames files."""
+"""Create and replace files atomically, and flush them to disk. No other module renames files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from patchstack.files.processes import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:
-    """Raise `UsageError` if a new directory already exists and is not empty."""
+    """Raise `UsageError` if the directory to create already exists and is not empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise AlreadyExists(f"{directory} already exists", hint="name a new directory")
+        raise AlreadyExists(f"{directory} already exists", hint="name a directory that does not exist")
 
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Delay signals that would end this process until the block is done."""
+    """Delay the signals that would end this process until the body is done."""
     waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
     try:
@@ -30,7 +30,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a new file and flush it to disk."""
+    """Write a new file and flush it to disk. Raises `OSError`, also if the file already exists."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -38,18 +38,18 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Rename a draft, which must be on the same file system, in one step. `path` is replaced if it is a file, a link
-    (not followed), or an empty directory and the draft is a directory. Raises `OSError`; then nothing has changed. The
-    caller must flush the draft first, if needed.
-    """
+    """Rename a draft to `path` in one step. Both must be on the same file system. An existing file or link at `path` is
+    replaced; a link is not followed. If the draft is a directory, an empty directory is replaced, too. Raises
+    `OSError`, and then nothing has changed. The caller must flush the draft before, if necessary."""
     os.replace(draft, path)
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace the content of a file, or of a link's target, in one step. A killed run leaves the old or the new
-    content. Without `mode` an existing file keeps its mode, and a new one gets the default.
+    """Replace the content of a file in one step. If the path is a link, its target is replaced. If the process is
+    killed, the file has either its old or its new content. Without `mode`, an existing file keeps its mode, and a new
+    file gets the default mode.
 
-    Raises `OSError`; then nothing has changed.
+    Raises `OSError`, and then nothing has changed.
     """
     path = path.resolve()
     draft = path.with_name(f".{path.name}.patchstack-{tag()}")
@@ -68,8 +68,8 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 def _sweep(path: Path, own: Path) -> None:
-    """Remove the drafts of a file whose processes have surely ended. A draft with our own tag is from an earlier
-    process with our number."""
+    """Remove the drafts of a file whose processes have certainly ended. A draft with the tag of this process is from an
+    earlier process with the same number."""
     start = f".{path.name}.patchstack-"
     for left in path.parent.iterdir():
         if left.name.startswith(start) and (left == own or left_behind(left.name.removeprefix(start), left)):
@@ -77,7 +77,7 @@ def _sweep(path: Path, own: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush a directory's entries to disk."""
+    """Flush the entries of a directory to disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -86,7 +86,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:
-    """Create a hard link to a file that will not change, or a copy if the file system has no hard links."""
+    """Create a hard link to a file that will not change. If the file system has no hard links, create a copy."""
     import shutil
 
     try:

@@ -1,4 +1,4 @@
-"""Remember how long tasks took on this machine, to estimate their next duration."""
+"""Store how long tasks took on this machine, to estimate how long they will take next time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patchstack.files.atomic import replace_file
 
 
 def recalled_duration(directory: Path, key: str) -> float | None:
-    """Return how many seconds the task with this key took last time, None if unknown."""
+    """Return the last duration of the task with this key, in seconds. Return None if it is unknown."""
     try:
         seconds = float((directory / _name(key)).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def recalled_duration(directory: Path, key: str) -> float | None:
 
 
 def remember_duration(directory: Path, key: str, seconds: float) -> None:
-    """Store a duration, replacing the previous one. Raises `OSError`."""
+    """Store the last duration of a task. Raises `OSError`."""
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / _name(key), f"{seconds:.3f}\n".encode())
 

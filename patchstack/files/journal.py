@@ -1,4 +1,4 @@
-"""Replace many files of a directory, or the directory itself, as one step."""
+"""Replace many files of a directory, or the whole directory, in one step."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ _RENAME_SWAP = 2  # renamex_np on macOS
 def replace_files(
     directory: Path, files: Mapping[str, bytes | None], *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Write and remove (None) files of a directory in one step; all other entries stay. The new directory is made next
-    to the old one, then the two are exchanged. A killed run leaves the old or the new one, and possibly a leftover that
-    the next run removes. `ready` is called just before the exchange; an exception from it cancels the replacement.
-    Raises `UsageError` if another run is at work, `MissingError` if writing fails; then nothing has changed.
+    """Write and remove files of a directory in one step. A file whose content is None is removed. All other entries are
+    kept.
+
+    The new directory is created next to the old one, and then the two are exchanged. If the process is killed, either
+    the old or the new directory exists, and possibly a leftover that the next run removes. `ready` is called just
+    before the exchange; an exception from it cancels the replacement. Raises `UsageError` if a different process is
+    exporting, and `MissingError` if writing fails. In both cases nothing has changed.
     """
     directory = directory.resolve()
     fresh = _beside(directory)
@@ -58,7 +61,7 @@ def replace_files(
 
 
 def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]) -> None:
-    """Create the new directory."""
+    """Create the new directory next to the old one."""
     shutil.rmtree(fresh, ignore_errors=True)
     if directory.is_dir():
         shutil.copytree(directory, fresh, symlinks=True, copy_function=link_or_copy)
@@ -72,7 +75,8 @@ def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]
 
 
 def sweep_leftover(directory: Path) -> None:
-    """Remove the leftover of a killed run next to a directory. Raises `UsageError` if another run is at work."""
+    """Remove the leftover of a killed export next to a directory. Raises `UsageError` if a different process is
+    exporting."""
     fresh = _beside(directory.resolve())
     if os.path.lexists(fresh):
         with locked_directory(fresh.parent, "patchstack export"):
@@ -84,7 +88,7 @@ def _beside(directory: Path) -> Path:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Exchange two paths in one system call. Raises `OSError` if the file system cannot."""
+    """Exchange two paths in one system call. Raises `OSError` if the file system does not support this."""
     libc = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
         done = libc.renamex_np(os.fsencode(one), os.fsencode(other), _RENAME_SWAP)
@@ -105,7 +109,8 @@ _MARK = "made-by-patchstack"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One path: its new content, or None to remove it. A link's content is its target."""
+    """A change of one path. `content` is the new content; None removes the path. The content of a link is its
+    target."""
 
     path: str
     content: bytes | None
@@ -115,8 +120,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One entry of the journal: the path, the staged new file (None to remove the path), and the saved old file, if
-    any."""
+    """An entry of the journal. `staged` is the name of the new file in the stage; None if the path is removed. `kept`
+    is the name of the saved old file; None if the path did not exist."""
 
     path: str
     staged: str | None
@@ -129,9 +134,8 @@ def unfinished(directory: Path) -> bool:
 
 
 def install(directory: Path, changes: Sequence[Change]) -> None:
-    """Write all changes or, if one cannot be written, none. The caller must hold the directory's lock. Raises
-    `UsageError` if the name of the stage is taken, `MissingError` if writing fails.
-    """
+    """Write all changes; if one cannot be written, write none. The caller must hold the lock of the directory. Raises
+    `UsageError` if the name of the stage is used by something else, and `MissingError` if writing fails."""
     if not changes:
         return
     stage = directory / STAGE
@@ -156,7 +160,8 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
 
 
 def resume(directory: Path) -> int:
-    """Finish the changes of a killed run. Return their number of paths, 0 if there was no such run."""
+    """Finish the changes of a killed run, and return the number of changed paths. Return 0 if there is nothing to
+    finish."""
     with locked_directory(directory, WHO):
         stage = directory / STAGE
         if not unfinished(directory):
@@ -178,21 +183,21 @@ def resume(directory: Path) -> int:
 
 
 def _clear(stage: Path) -> None:
-    """Remove a leftover stage, if it is ours."""
+    """Remove the stage that a killed run left. Raises `UsageError` if patchstack did not create it."""
     if os.path.lexists(stage):
         if stage.is_symlink() or not (stage / _MARK).is_file():
             if stage.is_dir() and not stage.is_symlink() and not any(stage.iterdir()):
                 stage.rmdir()
                 return
             raise AlreadyExists(
-                f"{stage} exists, and is not ours", hint="move it away: the name is needed for a moment"
+                f"{stage} exists, but is not patchstack's", hint="move it away: the name is needed for a moment"
             )
         shutil.rmtree(stage)
 
 
 def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_Step]:
-    """Write the new contents to the stage, save the old ones, then write the journal. From then on the change will be
-    completed."""
+    """Write the new files to the stage, save the old files, then write the journal. Once the journal is written, the
+    change will be completed, even by a later run."""
     steps = []
     for number, change in enumerate(changes):
         target = directory / change.path
@@ -217,7 +222,7 @@ def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_S
 
 
 def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
-    """Carry out the journal's steps, some of which may already be done."""
+    """Execute the steps of the journal. Some of them may already be done."""
     for step in steps:
         if step.staged is None:
             path = directory / step.path
@@ -235,7 +240,7 @@ def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
 
 
 def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSError) -> None:
-    """Undo everything: remove new paths and restore saved files."""
+    """Undo all steps: remove the new files and restore the saved files."""
     try:
         for step in reversed(steps):
             path = directory / step.path
@@ -273,13 +278,13 @@ def _close(directory: Path, stage: Path) -> None:
 
 
 def _read_journal(stage: Path) -> list[_Step]:
-    """Return the steps of a journal, which is untrusted. Raises `ConfigError` if it is not one of ours."""
+    """Return the steps of the journal, which is untrusted. Raises `ConfigError` if it is not a valid journal."""
     try:
         entries: Any = json.loads((stage / _JOURNAL).read_bytes())
     except (OSError, ValueError):
         entries = None
     if not isinstance(entries, list) or not all(_is_step(entry) for entry in entries):
-        raise JournalUnusable(f"{stage / _JOURNAL} is not a journal of ours", hint=f"look at it, then remove {stage}")
+        raise JournalUnusable(f"{stage / _JOURNAL} is not a valid journal", hint=f"examine it, then remove {stage}")
     return [_Step(path=entry["path"], staged=entry["staged"], kept=entry["kept"]) for entry in entries]
 
 
@@ -296,8 +301,8 @@ def _is_step(entry: Any) -> bool:
 
 
 def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
-    """Raise `ConfigError` unless a journal's path is inside the directory, without links, and not one of git's files or
-    ours."""
+    """Raise `ConfigError` if a path in the journal is outside of the directory, passes through a link, or belongs to
+    git or to the stage."""
     parts = path.split("/")
     bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
     parents = [directory.joinpath(*parts[:depth]) for depth in range(1, len(parts))] if not bad else []
@@ -306,15 +311,15 @@ def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
 
 
 def _remove_empty(path: Path) -> None:
-    """Remove a directory and those below it, to make room for a file. The change has already removed all their
-    files."""
+    """Remove a directory tree without files, to make room for a file. The change has already removed the files."""
     if path.is_dir() and not path.is_symlink():
         for parent, _, _ in os.walk(path, topdown=False):
             Path(parent).rmdir()
 
 
 def _mode(old: Path, executable: bool) -> int:
-    """Return the permissions of the replaced file, or the default ones, with or without the executable bits."""
+    """Return the permissions for a new file: those of the file that it replaces, or else the default. The executable
+    bits are set or cleared."""
     bits = None
     with contextlib.suppress(OSError):
         status = old.lstat()
@@ -328,7 +333,7 @@ def _mode(old: Path, executable: bool) -> int:
 
 
 def _prune(directory: Path, parent: Path) -> None:
-    """Remove directories that the change has left empty, as git does."""
+    """Remove directories that the change left empty, as git does."""
     while parent != directory:
         try:
             parent.rmdir()

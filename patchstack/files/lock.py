@@ -1,6 +1,6 @@
-"""Lock a file or a directory for one process at a time. Nothing else uses `flock`. The kernel releases a lock when the
-last process with its descriptor ends, in any way. A program that inherits the descriptor holds the lock too.
-"""
+"""Lock a file or a directory for one process at a time. No other module uses `flock`. The kernel releases a lock when
+all processes that have its descriptor have ended, even if they are killed. A child process that inherits the descriptor
+therefore holds the lock, too."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from patchstack.causes import Busy, NotWritable
 
 @contextlib.contextmanager
 def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[int]:
-    """Hold the lock of a file and yield its descriptor. The file is created if it is missing, and stays.
-
-    If another process holds the lock, `busy` is called with that process's name for itself, as in "process 123". Then,
-    or without `busy`, this waits for the lock; an exception from `busy` cancels the wait.
+    """Hold the lock of a file while the body runs, and yield its descriptor. The file is created if it is missing, and
+    is not removed. If a different process holds the lock, `busy` is called with the name of that process, such as
+    "process 123". Then this function waits for the lock. An exception from `busy` cancels the wait.
 
     Raises `OSError` if the file cannot be opened.
     """
@@ -42,11 +41,10 @@ _LONGEST_NAME = 400
 
 @contextlib.contextmanager
 def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a file that exists only while it is locked. `owner` is the name shown to other processes. If
-    another process holds the lock, `busy` is called with the name of its owner, then this waits for the lock; an
-    exception from `busy` cancels the wait. A file that a killed process left is taken over. Raises `UsageError` if
-    something else has the file's name, `MissingError` if the file cannot be created.
-    """
+    """Hold the lock of a file that exists only while it is locked. `owner` is the name that other processes show. If a
+    different process holds the lock, `busy` is called with the name of its owner, and then this function waits for the
+    lock. An exception from `busy` cancels the wait. The file of a killed process is used again. Raises `UsageError` if
+    the path is not a lock file, and `MissingError` if the file cannot be created."""
     told = False
     while True:
         descriptor = _opened(file)
@@ -59,7 +57,7 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
                     busy("".join(one for one in name if one.isprintable()) or "another process")
                     told = True
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not _is_still(file, descriptor):  # its owner removed it while we waited
+            if not _is_still(file, descriptor):  # the previous owner removed the file during the wait
                 continue
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, f"{owner}\n".encode()[:_LONGEST_NAME], 0)
@@ -74,9 +72,9 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
 
 
 def _opened(file: Path) -> int:
-    """Open a lock file, which must be a regular file, without following links."""
+    """Open a lock file without following links. It must be a regular file."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    occupied = Busy(f"{file} is in the way: it is not a lock of ours", hint=f"remove {file}")
+    occupied = Busy(f"{file} is not a lock file", hint=f"remove {file}")
     try:
         descriptor = os.open(file, flags, 0o644)
     except OSError as error:
@@ -90,7 +88,7 @@ def _opened(file: Path) -> int:
 
 
 def _is_still(file: Path, descriptor: int) -> bool:
-    """Return whether a path still names the file of a descriptor."""
+    """Return whether a path still refers to the file of a descriptor."""
     try:
         named = os.lstat(file)
     except FileNotFoundError:
@@ -99,16 +97,17 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 
 GRACE = 2.0
-"""For how many seconds the lock of a directory may outlast a killed process: a child that it had just started has the
-descriptor until its program begins."""
+"""How long the lock of a directory may remain after its process was killed, in seconds. A child process that was just
+started has the descriptor until its program begins."""
 
 
 @contextlib.contextmanager
 def locked_directory(directory: Path, what: str) -> Iterator[int]:
-    """Hold the lock of a directory and yield its descriptor. `what` names the kind of process, for messages. If
-    another process holds the lock, it is tried again for `GRACE` seconds.
+    """Hold the lock of a directory while the body runs, and yield its descriptor. `what` names the kind of process in
+    messages. If a different process holds the lock, this function tries again for `GRACE` seconds.
 
-    Raises `UsageError` if another process holds it, `MissingError` if the directory cannot be opened.
+    Raises `UsageError` if a different process still holds the lock, and `MissingError` if the directory cannot be
+    opened.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -121,7 +120,7 @@ def locked_directory(directory: Path, what: str) -> Iterator[int]:
             time.sleep(0.05)
             with contextlib.suppress(BlockingIOError):
                 return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        raise Busy(f"another {what} is at work in {directory}", hint="wait for it")
+        raise Busy(f"another {what} is running in {directory}", hint="wait until it ends")
 
     with _held(descriptor, refuse):
         yield descriptor
@@ -129,7 +128,7 @@ def locked_directory(directory: Path, what: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _held(descriptor: int, busy: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a descriptor, and close it at the end. `busy` is called before waiting."""
+    """Hold the lock of a descriptor while the body runs, then close the descriptor. `busy` is called before waiting."""
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,5 @@
-"""The directories of patchstack's caches, whose contents can be created or fetched again. Creates no directory."""
+"""The directories of patchstack's caches. Their contents can be computed or fetched again. This module creates no
+directory."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CachePlaces:
-    """The parts of a cache directory."""
+    """The directories in a cache directory."""
 
     root: Path
 
     @property
     def repositories(self) -> Path:
-        """Partial clones, one for each URL."""
+        """Partial clones of repositories, one for each URL."""
         return self.root / "repositories"
 
     @property
@@ -25,12 +26,12 @@ class CachePlaces:
 
     @property
     def builds(self) -> Path:
-        """Builds, one for each build key."""
+        """Builds, by build key."""
         return self.root / "builds"
 
     @property
     def toolchains(self) -> Path:
-        """Properties of toolchains, by their digests."""
+        """Properties of toolchains, by digest."""
         return self.root / "toolchains"
 
     @property
@@ -40,12 +41,12 @@ class CachePlaces:
 
     @property
     def outputs(self) -> Path:
-        """Outputs of observations, by their digests."""
+        """Outputs of observations, by digest."""
         return self.root / "outputs"
 
     @property
     def digests(self) -> Path:
-        """The digests of models, by path, size and time."""
+        """Digests of models, by path, size and modification time."""
         return self.root / "digests"
 
     @property
@@ -60,12 +61,12 @@ class CachePlaces:
 
     @property
     def comparisons(self) -> Path:
-        """Comparisons that belong to no workspace, one directory each."""
+        """Comparisons that belong to no workspace, one directory for each."""
         return self.root / "comparisons"
 
     @property
     def machine_history(self) -> Path:
-        """The reference runs of comparisons: a SQLite file."""
+        """The reference runs of comparisons, as a SQLite file."""
         return self.root / "machine-history.sqlite"
 
     @property
@@ -75,7 +76,7 @@ class CachePlaces:
 
 
 def cache_directory() -> Path:
-    """Return PATCHSTACK_CACHE, or the platform's cache directory for patchstack."""
+    """Return the directory in PATCHSTACK_CACHE, or else the platform's cache directory for patchstack."""
     named = os.environ.get("PATCHSTACK_CACHE")
     if named:
         return Path(named)
@@ -85,5 +86,5 @@ def cache_directory() -> Path:
 
 
 def cache_places() -> CachePlaces:
-    """Return the parts of this user's cache."""
+    """Return the directories of this user's cache."""
     return CachePlaces(cache_directory())

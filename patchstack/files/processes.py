@@ -1,11 +1,12 @@
-"""Read processes of this machine from `/proc`, and decide whether the owner of a leftover has surely ended. Nothing
-else reads `/proc`; texts are empty on a system without it. A pass over all processes must be fast: code that ends a
-session must see a process before it forks again.
+"""Read the processes of this machine from `/proc`, and decide whether the owner of a leftover file has certainly ended.
 
-A process number is valid only in one PID namespace: a container sees neither the processes of the next container nor
-those of the host, and may share a cache with both. So possible leftovers are named with a tag: the process number, and
-the place where that number is valid. In the same place an unused number proves that the process has ended. Elsewhere
-only the age is evidence.
+No other module reads `/proc`. On a system without it, all texts are empty. Reading all processes must be fast: code
+that ends a session must see a process before that process forks again.
+
+A process number is valid only in one PID namespace. A container does not see the processes of other containers or of
+the host, but can share a cache with them. Therefore files that could be left over have a tag in their names. The tag is
+the process number and the place where the number is valid. If the place is this one, an unused number proves that the
+process has ended. For any other place, only the age of the file counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _PROC = "/proc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """A process in `/proc/PID/stat` (proc(5)): its state (field 3), parent (4), session (6) and start (22)."""
+    """A process, from `/proc/PID/stat` (see proc(5)). `state` is field 3, `parent` field 4, `session` field 6 and
+    `start` field 22."""
 
     state: str
     parent: int
@@ -33,12 +35,12 @@ class Stat:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended and waits to be reaped."""
+        """Whether the process has ended and waits to be reaped."""
         return self.state in ("Z", "X")
 
 
 def read_stat(text: str) -> Stat | None:
-    """Parse the text of a `/proc/PID/stat`, of any machine. None if it is incomplete."""
+    """Parse the text of `/proc/PID/stat`, of this or a different machine. Return None if the text is incomplete."""
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20 or not all(field.lstrip("-").isdecimal() for field in (fields[1], fields[3])):
         return None
@@ -46,37 +48,39 @@ def read_stat(text: str) -> Stat | None:
 
 
 def stat_text(pid: int) -> str:
-    """Return `/proc/PID/stat`; empty if no such process is visible."""
+    """Return the text of `/proc/PID/stat`. Return an empty text if the process is not visible."""
     return _read(f"{pid}/stat")
 
 
 def stat(pid: int) -> Stat | None:
-    """Return a process of this machine, or None if it is not visible."""
+    """Return a process of this machine. Return None if it is not visible."""
     return read_stat(stat_text(pid))
 
 
 def visible() -> Iterator[tuple[int, Stat]]:
-    """Yield every visible process. A process that starts during the iteration may be missed."""
+    """Yield every visible process with its number. A process that starts during the iteration may be missed."""
     for pid in _pids():
         if (found := stat(pid)) is not None:
             yield pid, found
 
 
 def only_child(pid: int) -> int | None:
-    """Return the one child of a process, or None if it has none or several."""
+    """Return the only child of a process. Return None if it has no child or several."""
     found = [one for one, process in visible() if process.parent == pid]
     return found[0] if len(found) == 1 else None
 
 
 def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """Yield the environment, as `NAME=value`, that each process was started with. Unreadable ones are omitted."""
+    """Yield the number of each process, and the environment that it was started with, as `NAME=value`. Unreadable
+    processes are omitted."""
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
             yield pid, tuple(file.read().split(b"\0"))
 
 
 def listening_ports(session: int) -> frozenset[int]:
-    """Return the TCP ports on which processes of a session listen (proc(5): state 0A of `/proc/PID/net/tcp`)."""
+    """Return the TCP ports on which the processes of a session listen. Source: proc(5), state 0A in
+    `/proc/PID/net/tcp`."""
     found: set[int] = set()
     for pid, one in visible():
         if one.session == session:
@@ -102,17 +106,17 @@ def _listening(pid: int) -> set[int]:
 
 
 def shows_every_process() -> bool:
-    """Return whether other users' processes are visible, which they are not with `hidepid`."""
+    """Return whether the processes of other users are visible. They are not if `/proc` is mounted with `hidepid`."""
     return Path(_PROC, "1").exists()
 
 
 def boot_id() -> str:
-    """Return the random id of this boot of the machine."""
+    """Return the random id of the current boot of this machine; empty if it cannot be read."""
     return _read("sys/kernel/random/boot_id").strip()
 
 
 def pid_namespace() -> str:
-    """Return the id of the namespace in which this process's numbers are valid."""
+    """Return the id of this process's PID namespace; empty if it cannot be read."""
     try:
         return os.readlink(f"{_PROC}/self/ns/pid")
     except OSError:
@@ -141,11 +145,11 @@ def _read(path: str) -> str:
 
 
 TAG = r"([0-9]+)(?:-([0-9a-f]{8}))?"
-"""Matches a tag: process number and place. Names of earlier versions have no place."""
+"""Matches a tag: the process number and the place. File names of earlier versions have no place."""
 _UNKNOWN_PLACE = 3600.0
 _ELSEWHERE = 2 * 86400.0
-"""Seconds without a sign of life after which an invisible process counts as ended. Longer than any run of a program may
-be silent (a day)."""
+"""After this many seconds without writing, a process that is not visible counts as ended. This is longer than the
+longest time that the program of a run may be silent, which is a day."""
 
 
 def tag() -> str:
@@ -155,9 +159,8 @@ def tag() -> str:
 
 @functools.cache
 def here() -> str:
-    """Return the place where this process's number is valid: machine, boot, and PID namespace. If unknown, it is a
-    random word that no other process has, so that only the age decides.
-    """
+    """Return the place where this process's number is valid, as 8 hexadecimal digits. It stands for the machine, its
+    boot and the PID namespace. If one of them is unknown, the place is random, so only the age of a file counts."""
 
     boot, namespace = boot_id(), pid_namespace()
     if not (boot and namespace):
@@ -171,8 +174,8 @@ def here() -> str:
 
 
 def left_behind(tagged: str, path: Path) -> bool:
-    """Return whether a file or directory belongs to a process that has surely ended. `tagged` is the tag in its name;
-    the result is False for a text that is not a tag."""
+    """Return whether a file or directory belongs to a process that has certainly ended. `tagged` is the tag in its
+    name. Return False if that is not a tag."""
     found = re.fullmatch(TAG, tagged)
     if found is None:
         return False
@@ -181,8 +184,9 @@ def left_behind(tagged: str, path: Path) -> bool:
 
 
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
-    """Return whether a process has surely ended. `place` is None for names of earlier versions; `silent` is the time
-    without a sign of life in seconds. A number that was reused by another process counts as alive."""
+    """Return whether a process has certainly ended. `place` is None in file names of earlier versions. `silent` is the
+    time since the process last wrote, in seconds. If a new process has the same number, the old one counts as
+    running."""
     if place == here():
         return not _in_use(pid)
     if place is None:
@@ -191,18 +195,18 @@ def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
 
 
 def _in_use(pid: int) -> bool:
-    """Return whether a process of that number exists in this PID namespace."""
+    """Return whether a process with this number exists in this PID namespace."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # another user's process
+        return True  # the process belongs to a different user
     return True
 
 
 def _silence(path: Path) -> float:
-    """Return the seconds since a file, or anything in a directory, was last written. 0 if it is missing or
+    """Return the seconds since a file, or anything in a directory, was last written. Return 0 if it is missing or
     unreadable."""
     try:
         newest = path.lstat().st_mtime
@@ -217,7 +221,7 @@ def _silence(path: Path) -> float:
 
 
 def _boot_session() -> str:
-    """Return macOS's id of this boot; empty on any other system."""
+    """Return the id that macOS gives to this boot; empty on other systems."""
     import ctypes
 
     text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)

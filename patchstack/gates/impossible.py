@@ -82,7 +82,7 @@ class _Watched:
         found = self.runner.observe(invocation, complete=judged, tries=tries, salt=salt)
         refused = refused_arguments(found.observation) if found.observation is not None else None
         if refused is not None:
-            raise _Impossible(f"{invocation.program} does not take its arguments: {refused}", found.attempts)
+            raise _Impossible(f"{invocation.program} does not accept its arguments: {refused}", found.attempts)
         return found
 
     def has(self, kept: str) -> bool:

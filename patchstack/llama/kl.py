@@ -374,7 +374,7 @@ def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[At
     if fault := fault_of(observed.observation, pinned=comparison.base.pinned):
         raise _Unmeasured(f"the base could not be made: {fault.reason}", failed=own)
     if not runner.has(kept):
-        raise _Unmeasured("the base was made, but is missing")
+        raise _Unmeasured("the base was made, but its file is missing")
     return read_log(observed.observation.stderr)
 
 
@@ -438,7 +438,7 @@ def _ended_badly(seen: Observation, pinned: bool) -> str | None:
     if fault := fault_of(seen, pinned=pinned):
         if fault.by_build:
             return None
-        return Settled(fault.reason) if "does not take its arguments" in fault.reason else fault.reason
+        return Settled(fault.reason) if "does not accept its arguments" in fault.reason else fault.reason
     return sentinel_missing(seen.stderr, MEMORY_BREAKDOWN)
 
 

@@ -1,1 +1,2 @@
-"""Run the programs of a build and keep observations of them. Independent of verdicts, gates and llama.cpp."""
+"""Run the programs of a build and keep observations of the runs. This package does not depend on verdicts, gates or
+llama.cpp."""

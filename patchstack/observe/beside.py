@@ -1,6 +1,7 @@
-"""A server and its client: two jobs of one engine that share a loopback interface and nothing else.
+"""Run the client of a server next to the server: two jobs of one engine that share only a loopback interface.
 
-The server's image needs only the server. Both jobs end in every case, because each has its own lifeline.
+The jobs can use different images, so the server's image need not contain the client. Each job has its own lifeline, so
+both end if this process dies.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from patchstack.observe.layout import remove_leftovers
 from patchstack.observe.protocol import OUTPUTS, Beside
 
 PORT = 8080
-"""In a container every port is free, because it has its own loopback interface."""
+"""The port of a server in a container. It is always free, because every container has its own loopback interface."""
 _LOOK = 0.25
 _GRACE = 15.0
 _TARGET = "/patchstack/client"
@@ -32,8 +33,8 @@ Hear = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResult:
-    """The result of the client: how it ended, the lines that it printed, and the files that it left. `server_ended`:
-    the server ended first. `stopped`: the user ended the client."""
+    """The result of a client. `said` are the lines that it printed. `files` are the files that it left. `server_ended`
+    is true if the server ended first. `stopped` is true if the user ended the client."""
 
     outcome: Outcome
     said: str
@@ -44,7 +45,7 @@ class ClientResult:
 
 @dataclass(slots=True)
 class _Lines:
-    """Cuts output into lines."""
+    """Splits output into lines, and keeps the first 1,000 lines."""
 
     hear: Hear
     said: list[str] = field(default_factory=list)
@@ -69,8 +70,8 @@ class _Lines:
 
 
 def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None:
-    """Wait until a server listens, and return its address; None if it ends first, or does not listen within
-    `seconds`."""
+    """Wait until a server listens, and return its address. Return None if the server ends first, or does not listen
+    within `seconds`."""
     if isolated:
         return f"127.0.0.1:{PORT}" if server.wait(0) is None else None
     deadline = time.monotonic() + seconds
@@ -81,7 +82,7 @@ def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None
 
 
 def port_for(*, isolated: bool) -> str:
-    """Return the port for a server: on a host the kernel picks a free one."""
+    """Return the port for a server. On a host it is 0, so that the kernel picks a free port."""
     return str(PORT) if isolated else "0"
 
 
@@ -95,12 +96,13 @@ def ask(
     image: str | None = None,
     seconds: float | None = None,
 ) -> ClientResult:
-    """Run the client of a server to its end, and return the result. `address` replaces `{address}` in its files.
-    `image` is for containers, and must have Python. The client is ended after `seconds`. If the server ends first, the
-    client gets `grace` seconds to notice.
+    """Run the client of a server to its end, and return its result. `address` replaces `{address}` in its files.
+    `image` is for containers, and must have Python. After `seconds`, the client is ended. If the server ends first, the
+    client has `grace` seconds to notice.
 
-    Ctrl-C ends a client that is stoppable. It may still write its results, and `stopped` is true. A second Ctrl-C is
-    raised.
+    The first Ctrl-C ends a client that is `stoppable`: it can still write its results, and `stopped` is true in the
+    result. A second Ctrl-C is raised, and so is every Ctrl-C for other clients. Raises `NoServersHere` if the engine
+    runs no servers.
     """
     if not isinstance(engine, RunsServers):
         raise NoServersHere("this engine runs no servers")
@@ -124,7 +126,7 @@ def ask(
             with engine.start(job, lines.take, beside=server) as client:
                 outcome, ended, stopped = _followed(client, server, seconds, beside)
         except PatchstackError:
-            # No job can share the loopback interface of a container that has ended.
+            # After the server's container has ended, no client can start in its network namespace.
             if server is None or (gone := server.wait(1.0)) is None:
                 raise
             return ClientResult(outcome=gone, said=lines.end(), files={}, server_ended=True)
@@ -137,7 +139,7 @@ def ask(
 def _followed(
     client: Running, server: Running | None, seconds: float | None, beside: Beside
 ) -> tuple[Outcome, bool, bool]:
-    """Wait for the end of the client. If the server ends first, the client gets a moment to notice."""
+    """Wait until the client ends. If the server ends first, the client has `grace` seconds to notice."""
     deadline = None if seconds is None else time.monotonic() + seconds
     ended, stopped = False, False
     while True:
@@ -158,7 +160,7 @@ def _followed(
 
 
 def _brought(engine: Engine, volume: Volume, names: tuple[str, ...], image: str | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that a program left. Missing ones are left out."""
+    """Yield the files that the client left. Missing files are skipped."""
     for name in names:
         with contextlib.suppress(MissingError), tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             unpack(engine.get(volume.name, name, image=image), Path(directory), OUTPUTS)

@@ -1,4 +1,5 @@
-"""Combine a build with one program of another build, so that the candidate does not provide its own test program."""
+"""Combine a build with one program of a different build, so that a candidate does not provide the program that tests
+it."""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ from patchstack.observe.layout import Programs
 
 @contextlib.contextmanager
 def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Programs]:
-    """Yield a build's files with one program taken from another build. They exist only during the block.
+    """Yield a build in which one program is replaced by that of a different build. The files exist only while the body
+    runs.
 
-    Raises `MissingError` if the other build lacks the program, or if the program cannot be used: its libraries are
-    linked into it, or some are missing.
+    Raises `MissingError` if the other build lacks the program, or if the program cannot run here. It cannot run if its
+    libraries are linked into it, or if this build lacks one of them.
     """
     if name not in other.names():
-        raise NotInBuild(f"the other build has no {name}")
+        raise NotInBuild(f"{name} is not in the other build")
     loaded, own = other.loaded(), programs.loaded()
     if name in programs.names() and loaded.digest(name) == own.digest(name):
         yield programs
@@ -34,7 +36,7 @@ def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Pro
         place.mkdir()
         for one in sorted(programs.names() - {name}):
             _linked(programs.directory / one, place / one)
-        # A copy, because a program looks for its libraries next to its real file.
+        # Copied, not linked: a program searches for its libraries next to its real file.
         shutil.copy2((other.directory / name).resolve(), place / name)
         stamps = tuple(key for key in (other.key, programs.key) if key is not None)
         yield replace(programs, directory=place, key=None, stamps=stamps)
@@ -46,5 +48,5 @@ def _linked(source: Path, target: Path) -> None:
         return
     try:
         os.link(source, target)
-    except OSError:  # another file system
+    except OSError:  # the directories are on different file systems
         shutil.copy2(source, target)

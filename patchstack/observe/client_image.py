@@ -1,4 +1,4 @@
-"""Find an image with Python for the client of a server."""
+"""Find an image that has Python, for the client of a server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SCRIPT = 'command -v python3 >/dev/null && exec python3 -I -S -c "$0"'
 def client_image(
     engine: Engine, about: About, beside: Beside, programs: Programs, memory: Path, *, offline: bool = False
 ) -> str | None:
-    """Return the image for the client of a server of these programs; None on an engine without images.
+    """Return the image for the client of a server. Return None for an engine without images.
 
-    It is the one that the client names, else the server's own if that has Python, else that of the recipe `client`,
-    which is made the first time, unless `offline`. `memory` is a directory that records which images have Python.
-    Raises `ImageMissing` if the image is missing and cannot be made.
+    The first of these is used: the image that the client names, the image of the server if it has Python, and the image
+    of the recipe `client`. The last is built when it is first needed, unless `offline`. `memory` is a directory that
+    records which images have Python. Raises `ImageMissing` if no image is found and none can be built.
     """
     if not about.isolated:
         return None
@@ -44,20 +44,20 @@ def client_image(
     except ImageMissing as error:
         try:
             if offline or not isinstance(engine, BuildsImages):
-                raise ImageMissing("that needs the network, and --offline forbids it") if offline else error
+                raise ImageMissing("building it needs the network, but --offline is set") if offline else error
             return build_recipe_image(engine, wanted, doing).digest
         except EngineLost:
             raise
         except PatchstackError as failed:
             raise ImageMissing(
-                f"the image of the server has no Python 3.11, and {IMAGE} cannot be made: {failed.message}",
-                hint=f"docker build -t {wanted.name} {wanted.recipe}, if needed with --build-arg BASE=NAME; "
+                f"the image of the server has no Python 3.11, and {IMAGE} cannot be built: {failed.message}",
+                hint=f"docker build -t {wanted.name} {wanted.recipe}, with --build-arg BASE=NAME if necessary; "
                 "or use an image that has python3",
             ) from error
 
 
 def _has_python(engine: Engine, image: str, platform: str, memory: Path) -> bool:
-    """Return whether an image has the Python that the client needs. The answer is cached."""
+    """Return whether an image has a Python that the client can use. The result is cached."""
     found = engine.image(image, platform=platform)
     if found is None:
         return False

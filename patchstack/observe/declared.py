@@ -1,9 +1,9 @@
-"""Settings of a kind of check or workload, each declared once. The reader of `patchstack.yaml`, the command line and
-the reference are derived from the declaration.
+"""Declare each setting of a kind of check or workload once. The reader of `patchstack.yaml`, the command line and the
+reference are derived from the declaration.
 
-A kind lists its settings as `Setting`s. The form of a setting (a class below, or one of the kind) says which values are
-valid. Only `Values` knows whether values come from a suite or from options, so only it writes complaints: with a line
-of `patchstack.yaml`, or with the name of an option.
+A kind lists its settings as `Setting`s. The form of a setting (one of the classes below, or a class of the kind)
+defines which values are valid. Values come from a suite or from options. Only `Values` knows which, so only it writes
+complaints: with a line of `patchstack.yaml`, or with the name of an option.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Models = Mapping[str, Model]
-"""Models by their names in suites and in `{model:NAME}`."""
+"""Models by name, as suites and `{model:NAME}` use them."""
 Problems = Iterable[tuple[str, str]]
-"""Problems of settings: the name of a setting and a text."""
+"""Problems of settings. Each is the name of a setting and a text."""
 
 NO_MODEL = Model(name="", path="")
 """The value if no model is given."""
 
 
 class Refused(ValueError):
-    """A form does not accept an option's value. The text says why."""
+    """A form does not accept the value of an option. The text says why."""
 
 
 class Form(Protocol[T_co]):
@@ -58,11 +58,11 @@ class Form(Protocol[T_co]):
 
     @property
     def option(self) -> Any:
-        """The type of the parsed option; a list for an option that may be repeated."""
+        """The type of the parsed option. It is a list for an option that can be repeated."""
         ...
 
     def read(self, node: Node, name: str, models: Models) -> T_co | None:
-        """Return the value from a suite's entry that has the key; None after a complaint to the node."""
+        """Return the value from an entry of a suite that has the key. Return None after a complaint."""
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:
@@ -72,12 +72,12 @@ class Form(Protocol[T_co]):
 
 @dataclass(frozen=True, kw_only=True)  # no slots: CPython 3.11 cannot make a `Setting[int](…)` that has them
 class Setting(Generic[T]):
-    """One setting of a kind.
+    """A setting of a kind.
 
-    `default` is its value if it is not given. `help` describes it in one sentence. `unit` is the unit of a number. A
-    missing `required` setting is a complaint. `in_suite` and `on_command_line` say where it exists. On the command line
-    it is `flag` (by default its name) with a value shown as `metavar`. `option_required` and `option_default` are for
-    an option that differs from the suite's key.
+    `default` is the value if none is given. `help` describes the setting in one sentence. `unit` is the unit of a
+    number. If a `required` setting is missing, this is a complaint. `in_suite` and `on_command_line` say where the
+    setting exists. On the command line, `flag` is its option (by default made from its name), and `metavar` stands for
+    its value in the help. `option_required` and `option_default` override `required` and `default` there.
     """
 
     name: str
@@ -104,13 +104,13 @@ class Setting(Generic[T]):
 
     @property
     def shown_default(self) -> object:
-        """The default that the command line shows; None for a setting whose default is not a single word."""
+        """The default that the help shows. None if the default is not a number or a text."""
         value = self.default if self.option_default is None else self.option_default
         return value if isinstance(value, int | float | str) and value != "" else None
 
 
 class Values:
-    """The values of one entry's settings, and where complaints about them go."""
+    """The values of an entry's settings. Complaints about the entry go through this object."""
 
     def __init__(
         self,
@@ -133,16 +133,17 @@ class Values:
         return cast(T, self._found.get(setting.name, setting.default))
 
     def chosen(self, setting: Setting[Any]) -> bool:
-        """Return whether the user set it: in a suite, or as an option with a value other than the default."""
+        """Return whether the user set the value: in a suite, or as an option with a value other than the default."""
         return setting.name in self._chosen
 
     def complain(self, name: str, text: str) -> None:
-        """Complain about a setting, unless its value already has a complaint. An empty name means all settings."""
+        """Complain about a setting, unless it already has a complaint. With an empty name, the complaint is about the
+        whole entry."""
         if name not in self._complained:
             self._complain(name or None, text)
 
     def missing(self, setting: Setting[Any], text: str) -> None:
-        """Complain about a setting that is not given, once."""
+        """Complain about a setting that is not given. Only the first complaint counts."""
         self.complain(setting.name, text)
         self._complained.add(setting.name)
 
@@ -151,15 +152,15 @@ class Values:
             self.complain(name, text)
 
     def unused(self, settings: Sequence[Setting[Any]], why: str) -> None:
-        """Complain about settings in a suite's entry that have no effect. Options are not checked."""
+        """Complain about settings of a suite that have no effect, for the reason `why`. Options are not checked."""
         for setting in settings if self.node is not None else ():
             if self.chosen(setting):
                 self.complain(setting.name, why)
 
 
 def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) -> Values:
-    """Return the values of an entry of a suite, or of a mapping in it; complaints go to the node. Settings that exist
-    on the command line alone have their defaults."""
+    """Return the values of an entry of a suite, or of a mapping in it. Complaints go to the node. Settings that exist
+    only on the command line keep their defaults."""
     found: dict[str, object] = {}
     chosen: set[str] = set()
     complained: set[str] = set()
@@ -187,15 +188,15 @@ def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) ->
 def values_of_options(
     settings: Sequence[Setting[Any]], options: Mapping[str, Any]
 ) -> tuple[Values, Callable[[], None]]:
-    """Return the values of options, by the names of their settings, and a function that raises `UsageError` with every
-    complaint, to be called at the end. Raises the errors of the forms' `convert`."""
+    """Return the values of options, by the names of their settings, and a function. The caller calls the function at
+    the end; it raises `UsageError` that lists every complaint. Raises the errors of the forms' `convert`."""
     flags = {setting.name: setting.option_name for setting in settings if setting.on_command_line}
     problems: list[str] = []
     found: dict[str, object] = {}
     complained: set[str] = set()
     models: dict[str, Model] = {}
     given = [one for one in settings if one.on_command_line and options.get(one.name) not in (None, [], ())]
-    # Models first, because arguments name them.
+    # Models first, because arguments refer to them.
     for setting in sorted(given, key=lambda one: not isinstance(one.form, ModelName)):
         try:
             value = setting.form.convert(options[setting.name], setting.name, models)
@@ -231,7 +232,7 @@ def values_of_options(
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number within bounds."""
+    """A whole number within limits."""
 
     least: int
     most: int
@@ -254,7 +255,8 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number for which `holds` is true. `problem` is the message if it is false; it follows the value."""
+    """A number for which `holds` is true. `problem` is the message for a number for which it is false; it follows the
+    value."""
 
     written: str
     holds: Callable[[float], bool]
@@ -275,7 +277,7 @@ class Number:
 
 
 def positive(most: float) -> Number:
-    """Return a number above zero."""
+    """Return the form of a number above 0, up to `most`."""
     return Number(
         written=f"a number above 0, up to {most:g}",
         holds=lambda value: 0 < value <= most,
@@ -285,7 +287,7 @@ def positive(most: float) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. `check` returns what is wrong with it."""
+    """A text. `check` returns the problem of a text; None if it has none."""
 
     written: str = "text"
     check: Callable[[str], str | None] = lambda text: None
@@ -320,7 +322,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A list of texts."""
+    """A list of texts. `check` returns the problem of a text; None if it has none."""
 
     written: str = "a list of texts"
     check: Callable[[str], str | None] = lambda text: None
@@ -340,7 +342,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that must be found, or one of the special words in `words`."""
+    """A regular expression that must match, or one of the special values in `words`."""
 
     words: tuple[str, ...] = ()
     option: Any = str
@@ -360,9 +362,9 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Regular expressions that must be found. A single one needs no list."""
+    """Regular expressions that must all match. In a suite, a single one need not be in a list."""
 
-    written: str = "a regular expression, or a list of them"
+    written: str = "a regular expression, or a list of regular expressions"
     option: Any = list[str]
 
     def read(self, node: Node, name: str, models: Models) -> tuple[str, ...] | None:
@@ -387,7 +389,7 @@ class Variables:
     def convert(self, given: Sequence[str], name: str, models: Models) -> Environment:
         option = f"--{name.replace('_', '-')}"
         pairs = [text.partition("=") for text in given]
-        problems = [f"{option} {key}: written as NAME=VALUE" for key, equals, _ in pairs if not equals]
+        problems = [f"{option} {key}: must be NAME=VALUE" for key, equals, _ in pairs if not equals]
         problems += [problem for key, equals, _ in pairs if equals and (problem := variable_problem(key))]
         if problems:
             raise SettingsRefused(f"{option} cannot be used", problems=problems)
@@ -396,7 +398,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model: in a suite one of the workspace, as an option a file."""
+    """A model: a name from the workspace in a suite, a file as an option."""
 
     written: str = "a name of `models:`"
     option: Any = Path
@@ -410,7 +412,7 @@ class ModelName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args:
-    """Arguments of a program, with the models that they name as `{model:NAME}`."""
+    """Arguments of a program, with the models that they refer to as `{model:NAME}`."""
 
     args: tuple[str, ...] = ()
     models: tuple[Model, ...] = ()
@@ -422,7 +424,7 @@ NO_ARGS = Args()
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """A list of arguments, in which `{model:NAME}` is a model's path."""
+    """A list of arguments. `{model:NAME}` stands for the path of a model."""
 
     written: str = "a list of texts; `{model:NAME}` is a model's path"
     option: Any = list[str]
@@ -440,9 +442,9 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The content of a file that is next to the workspace file or named on the command line."""
+    """The content of a file. In a suite, its path is relative to the workspace file."""
 
-    written: str = "a file next to the workspace file"
+    written: str = "a file, relative to the workspace file"
     option: Any = Path
 
     def read(self, node: Node, name: str, models: Models) -> bytes | None:
@@ -465,7 +467,7 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class BuildName:
-    """A build: the key of a stored one, or a directory of programs."""
+    """A build: the key of a stored build, or a directory of programs."""
 
     written: str = "a build's key, or a directory of programs"
     option: Any = str
@@ -479,7 +481,7 @@ class BuildName:
 
 @dataclass(frozen=True, slots=True)
 class BuildDirectory(BuildName):
-    """A build; on the command line only a directory."""
+    """A build. On the command line it can only be a directory."""
 
     option: Any = Path
 
@@ -489,7 +491,7 @@ class BuildDirectory(BuildName):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A mapping with its own settings, only for suites."""
+    """A mapping with its own settings. It exists only in suites."""
 
     settings: tuple[Setting[Any], ...]
     written: str = "a mapping"
@@ -509,8 +511,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named(Generic[T]):
-    """A mapping of names to mappings with their own settings, only for suites. `make` makes a value from a name and the
-    settings below it."""
+    """A mapping of names to mappings with their own settings. It exists only in suites. `make` makes a value from a
+    name and its settings."""
 
     settings: tuple[Setting[Any], ...]
     make: Callable[[str, Values], T]

@@ -1,4 +1,4 @@
-"""Check that a machine is fit for gates, and lock its GPU during them."""
+"""Check that a machine is fit for gates, and lock its GPU while they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.machine.hardware import hardware
 
 
 class NotFit(PatchstackError):
-    """The machine is not fit: results from it could not be judged."""
+    """The machine is not fit for gates: the results of its runs could not be judged."""
 
     code = "PS0716"
     exit_code = Exit.INVALID
@@ -32,11 +32,11 @@ def fit_machine(
     wait: float,
     tell: Callable[[str], None],
 ) -> Iterator[str]:
-    """Yield the identity of the machine, one line for the keys of observations. For programs that use GPUs, the GPUs
-    are locked during the block, and the machine must pass all checks except those in `allow`.
+    """Yield the identity of the machine, as one line for the keys of observations. With `gpus`, the machine must pass
+    all checks except those in `allow`, and its GPUs are locked while the body runs.
 
-    Raises `NotFit` if it does not, `GpuTaken` if somebody keeps the GPU, and `MissingError` if the machine does not
-    answer.
+    Raises `NotFit` if the machine fails a check, `GpuTaken` if a different process keeps the GPU, and `MissingError` if
+    the machine does not answer.
     """
     permitted = allowed(tuple(allow))
     reached = reach(engine, open_another, image=image, gpus=gpus)
@@ -47,9 +47,9 @@ def fit_machine(
         flight = preflight(reached.ask, Wanted(gpu=True, allow=permitted), places=reached.places, held=held, tell=tell)
         if not flight.ok:
             raise NotFit(
-                f"results from this machine could not be judged: {flight.reason}",
-                hint="wait until it is idle, or allow a check by its name (allow: in the suite); "
-                "patchstack gpu status shows them",
+                f"the machine is not fit for gates: {flight.reason}",
+                hint="wait until the machine is idle, or allow a check by its name (allow: in the suite); "
+                "patchstack gpu status shows the checks",
             )
         yield flight.hardware.identity()
         held.check()

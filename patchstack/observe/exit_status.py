@@ -1,4 +1,4 @@
-"""Interpret an exit code: the run can be judged, the build is at fault, or something else is."""
+"""Interpret an exit code. It says whether a run can be judged, and whether the build caused a failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from patchstack.observe.protocol import Observation, Observed
 
 _CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-_NOT_STARTED = (126, 127)  # the exit codes of a shell, env and the dynamic loader
+_NOT_STARTED = (126, 127)  # used by a shell, env and the dynamic loader
 
 _MEMORY = re.compile(r"out of memory|std::bad_alloc|(failed|unable) to allocate|cudaMalloc failed", re.IGNORECASE)
 _LOADER = re.compile(r"error while loading shared libraries|symbol lookup error|version `[^']+' not found")
@@ -18,7 +18,7 @@ _MODEL = re.compile(
     r"(failed to|error) load(ing)? model|corrupted or incomplete|invalid magic|failed to open GGUF", re.IGNORECASE
 )
 _CAUSES = (
-    # The most informative first: the failed assertion says more than the message that one failed.
+    # The most informative patterns first: a failed assertion itself says more than "terminate called".
     re.compile(r"^\S+:\d+: .*\S"),
     re.compile(r"GGML_ASSERT|CUDA error|Assertion .* failed|terminate called|what\(\):"),
     re.compile(r"^(#\d+ |\[0x)|\(\+0x[0-9a-f]+\)"),
@@ -30,8 +30,8 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A run that failed. `by_build`: the build caused it; otherwise the cause is not known. `unexplained`: the program
-    exited by itself without an error message."""
+    """A failed run. `by_build` is true if the build caused the failure; otherwise the cause is unknown. `unexplained`
+    is true if the program exited by itself without an error message."""
 
     by_build: bool
     reason: str
@@ -39,14 +39,18 @@ class Fault:
 
 
 def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault | None:
-    """Return what is wrong with the end of a run; None for exit code 0. It is judged before the output, because a crash
-    leaves its backtrace on stdout.
+    """Return why a run failed. Return None for exit code 0. The exit code is judged before the output, because a
+    crashed program can leave its backtrace on stdout.
 
-    A crash is the build's fault, and so is an error with a message. These are not: a signal from elsewhere, lack of
-    memory, a program that cannot start or does not know its arguments, and a model that cannot be loaded, unless the
-    model is `pinned`: its digest was checked. The message of an error may have been lost (see `sentinel`), so an error
-    without a message is not judged yet. With `stdout`, messages there count as well, as for a test; the transcript of a
-    model may contain any text.
+    The build is at fault for a crash, and for an error with a message. The build is not at fault in these cases:
+
+    - a signal from a different process;
+    - lack of memory;
+    - a program that cannot start, or does not accept its arguments;
+    - a model that cannot be loaded, unless it is `pinned`: then its digest was checked, so the file is intact.
+
+    An error without a message is not judged yet, because the message may have been lost (see `sentinel`). With
+    `stdout`, messages on stdout count too. This is for tests only: the stdout of a model may contain any text.
     """
     if seen.code == 0:
         return None
@@ -59,7 +63,7 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
     if seen.code > 128:
         return _signalled(seen)
     if line := _first(lines, _USAGE):
-        return Fault(by_build=False, reason=f"it does not take its arguments: {line}")
+        return Fault(by_build=False, reason=f"it does not accept its arguments: {line}")
     if line := _first(lines, _MODEL):
         return Fault(by_build=pinned, reason=f"it cannot load the model: {line}")
     if line := _first(lines, _COMPLAINT):
@@ -69,26 +73,27 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
 
 
 def refused_arguments(seen: Observation) -> str | None:
-    """Return the line with which a program rejects its arguments, such as an unknown switch; None if it does not."""
+    """Return the line with which a program rejects its arguments, such as an unknown option. Return None if it does not
+    reject them."""
     if seen.code == 0 or seen.code > 128 or seen.code in _NOT_STARTED:
         return None
     return _first(_lines(seen.stderr), _USAGE)
 
 
 def complaint_of(run: Observed) -> str:
-    """Return why none of the tries of a run could be judged: the last complaint that names a cause."""
+    """Return why no try of a run could be judged: the last complaint that names a cause, or else the last complaint."""
     told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]
     return next((one for one in reversed(told) if not one.endswith(_SILENT)), run.complaint)
 
 
 def crashed(code: int) -> bool:
-    """Return whether an exit code means a crash: a signal that the program itself caused."""
+    """Return whether an exit code means a crash: a signal that the program caused itself."""
     return code - 128 in _CRASHES
 
 
 def cause_of_crash(seen: Observation) -> str:
-    """Return the most informative line of a crash: the assertion, else the first frame, else the last line. A backtrace
-    may be on stdout."""
+    """Return the most informative line of a crash. This is the assertion, or else the first frame, or else the last
+    line. The backtrace may be on stdout."""
     lines = [*_lines(seen.stderr), *_lines(seen.stdout)]
     return next((line for pattern in _CAUSES if (line := _first(lines, pattern))), None) or _last(lines)
 

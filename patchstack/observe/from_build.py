@@ -1,8 +1,8 @@
-"""Find the programs of a build: a stored build, or one that is named in a suite.
+"""Find the programs of a build. The build is stored, or a suite names it.
 
-A suite names another build for a test that must fail there, or for the base of a KL comparison. The name is its key (8
-or more digits of it, for a stored build) or the directory of its programs; a directory whose name could be a key is
-written `./NAME`.
+A suite names a second build for a test that must fail there, or for the base of a KL comparison. The name of a stored
+build is its key, or at least the first 8 digits of the key. Any other name is the directory of the programs. A
+directory whose name could be a key must be written `./NAME`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY = re.compile(r"[0-9a-f]{8,64}\Z")
 def chosen_build(store: Store, key: str) -> Stored:
     """Return the build whose key starts with `key`.
 
-    Raises `MissingError` if none exists, and `NotHeldError` for a source that did not compile.
+    Raises `MissingError` if no build has such a key, and `NotHeldError` if the source of the build did not compile.
     """
     stored = store.named(key)
     if not stored.record.built:
@@ -33,12 +33,13 @@ def chosen_build(store: Store, key: str) -> Stored:
 
 
 def engine_of(stored: Stored) -> str:
-    """Return the engine that a build was made on, in the form of `--engine`."""
+    """Return the engine that a build was made on, in the format of `--engine`."""
     return stored.record.engine.spec
 
 
 def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> Programs:
-    """Return the programs of a build, for an engine with containers (`isolated`) or without."""
+    """Return the programs of a stored build. `isolated` says whether the engine uses containers. `image` replaces the
+    image of the build."""
     record = stored.record
     toolkit = record.options.toolkit.value if record.arch and record.options.toolkit else None
     built_in = record.options.image.digest if record.options.image else None
@@ -60,24 +61,26 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
 
 
 def read_build(node: Node, key: str, *, required: bool = False) -> str | None:
-    """Return the name of a build in a suite: a key unchanged, a directory relative to that of the workspace file."""
+    """Return the name of a build in a suite. A key is unchanged. A directory is relative to the directory of the
+    workspace file."""
     text = node.text(key, required=required)
     return text if text is None or _KEY.match(text) else located(text, node.path.parent)
 
 
 def shown(build: str | Programs) -> str:
-    """Return the name of a build for messages."""
+    """Return the name of a build for messages. A key is shortened to 12 digits."""
     if isinstance(build, Programs):
         return build.name or str(build.directory)
     return build[:12] if _KEY.match(build) else build
 
 
 def named_programs(build: str, like: Programs, *, builds: Path | None, isolated: bool) -> Programs:
-    """Return the programs of another build: one of those in `builds`, or a directory, which is then run like `like`.
-    Raises `MissingError` if the build does not exist, and `NotHeldError` if it did not compile."""
+    """Return the programs of a second build: a build stored in `builds`, or a directory. The programs of a directory
+    run with the settings of `like`. Raises `MissingError` if the build does not exist, and `NotHeldError` if its source
+    did not compile."""
     if _KEY.match(build):
         if builds is None:
-            raise NoSuchBuild(f"there is no build {shown(build)}: no builds are kept here")
+            raise NoSuchBuild(f"there is no build {shown(build)}: no builds are stored")
         return programs_of(chosen_build(Store(builds), build), isolated=isolated)
     directory = Path(build).expanduser()
     if not directory.is_dir():

@@ -1,4 +1,4 @@
-"""Convert observations to records and back."""
+"""Convert observations to records, and records to observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from patchstack.observe.protocol import Invocation, Observation, Reply
 def record_of(
     seen: Observation, invocation: Invocation, ingredients: Ingredients, kept: Mapping[str, int | None]
 ) -> Record:
-    """Return the record of an observation. `kept` are the sizes of files on the engine, in bytes."""
+    """Return the record of an observation. `kept` has the sizes of kept files on the engine, in bytes; None for a file
+    that does not exist."""
     facts: dict[str, Any] = {
         "ending": str(seen.ending),
         "code": seen.code,
@@ -34,7 +35,7 @@ def record_of(
 
 
 def observation_of(record: Record, source: Source) -> Observation | None:
-    """Return the observation of a record; None if it is not one."""
+    """Return the observation of a record. Return None if the record is incomplete or has invalid values."""
     facts, blobs = record.facts, record.blobs
     try:
         return Observation(

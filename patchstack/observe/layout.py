@@ -1,4 +1,4 @@
-"""The paths of a gate's programs, models and files, as a job sees them."""
+"""Find the paths of programs, models and files as the job of a gate sees them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """The files of a build that gates run. `directory` is its `bin` on this machine. `image` is the container image,
-    `platform` the target platform; `gpus` says whether it uses GPUs. `library_path` is the path of libraries that are
-    not in the build (a CUDA toolkit's), as a job sees it; `paths` are the mounts that a container needs for it. `key`
-    is that of a stored build, which its programs may contain; `stamps` are other keys that they may contain. `name`
-    describes it in words."""
+    """The programs of a build.
+
+    `directory` is its `bin` on this machine. `image` is the container image, `platform` the target platform. `gpus` is
+    true if the build uses GPUs. `library_path` is the path of libraries outside the build, such as those of a CUDA
+    toolkit, as a job sees it. `paths` are the mounts that a container needs for these libraries. `key` is the key of a
+    stored build. `stamps` are other build keys that the programs may contain. `name` describes the build in words.
+    """
 
     directory: Path
     platform: str
@@ -41,20 +43,18 @@ class Programs:
     name: str = ""
 
     def names(self) -> frozenset[str]:
-        """The names below `bin`."""
+        """Return the names of the files in `bin`. Raises `NoSuchBuild` if the directory does not exist."""
         if not self.directory.is_dir():
-            raise NoSuchBuild(
-                f"there are no programs: {self.directory} is not a directory", hint="--bin names a build's bin"
-            )
+            raise NoSuchBuild(f"there are no programs: {self.directory} is not a directory", hint="use --bin DIRECTORY")
         return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
 
     def loaded(self) -> LoadedFiles:
-        """Return the object that finds the files a program may load."""
+        """Return the object that finds the files that a program may load."""
         stamps = (*self.stamps, *((self.key,) if self.key is not None else ()))
         return LoadedFiles(self.directory, self.names(), stamps)
 
     def digest(self) -> str:
-        """Return the SHA-256 over the names and contents of all files, in hex."""
+        """Return one SHA-256 of the names and contents of all files, in hex."""
         whole = hashlib.sha256()
         for name in sorted(self.names()):
             with (self.directory / name).open("rb") as file:
@@ -62,7 +62,7 @@ class Programs:
         return whole.hexdigest()
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the files to send, below `bin/`. Links remain links."""
+        """Yield the files to send to the engine, below `bin/`. Symbolic links stay links."""
         yield Entry(path="bin")
         for name in sorted(self.names()):
             path = self.directory / name
@@ -73,7 +73,7 @@ class Programs:
 
 
 def uses_gpu(directory: Path) -> bool:
-    """Return whether a directory of programs contains GPU code: a section of any program or library."""
+    """Return whether a directory of programs contains GPU code: a CUDA section in a program or library."""
     for path in directory.iterdir() if directory.is_dir() else ():
         if path.is_file() and not path.is_symlink():
             try:
@@ -87,8 +87,8 @@ def uses_gpu(directory: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Paths as a job sees them. `run` is the directory of the current run, `work` the directory in it that the program
-    may write to."""
+    """Paths as a job sees them. `run` is the directory of the current run. `work` is the directory in it that the
+    program may write to. `kept` is the directory of files that outlive a run."""
 
     bin: str
     run: str
@@ -101,7 +101,8 @@ class Paths:
         return f"{self.run}/work"
 
     def resolve(self, text: str, invocation: Invocation) -> str:
-        """Return an argument with paths for its placeholders. Raises `UsageError` for an unknown placeholder."""
+        """Return an argument in which placeholders are replaced by paths. Raises `UsageError` for an unknown
+        placeholder."""
 
         def path(match: re.Match[str]) -> str:
             kind, name = match.group(1), match.group(2) or ""
@@ -119,7 +120,7 @@ class Paths:
 
 
 def volumes() -> tuple[Volume, Volume]:
-    """Return the volume of a runner, and the volume of kept files."""
+    """Return the volume of a runner, and the volume of files that outlive a run."""
     return (
         Volume(name=volume_name("patchstack-gate"), target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),
@@ -127,13 +128,13 @@ def volumes() -> tuple[Volume, Volume]:
 
 
 def remove_leftovers(engine: Engine) -> None:
-    """Remove the volumes of runs, and of clients of servers, whose process was killed."""
+    """Remove the volumes of killed processes: those of runs, and those of clients."""
     sweep(engine, "patchstack-(?:gate|client)")
 
 
 def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:
-    """Return the paths at which a job sees models: their own paths on the host, below `/models` (read-only) in a
-    container."""
+    """Return the paths of models as a job sees them, and the mounts for them. On the host these are the paths of the
+    files. In a container they are read-only below `/models`."""
     places, mounts = {}, []
     for index, model in enumerate(models):
         path = str(Path(model.path).expanduser())
@@ -147,11 +148,11 @@ def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str
 
 
 def run_entries(invocation: Invocation) -> Iterator[Entry]:
-    """Yield the files of one run: its inputs, and the empty directory that it may write to."""
+    """Yield the files of one run: its inputs, and empty directories for its output."""
     for directory in ("run", "run/inputs", "run/work", "run/out", "run/out/files"):
         yield Entry(path=directory)
     for name in (*invocation.inputs, *invocation.keeps, *invocation.brings):
         if not _NAME.match(name):
-            raise BadValue(f"{invocation.what}: a file is named with letters, digits, dots and dashes, not {name!r}")
+            raise BadValue(f"{invocation.what}: {name!r} is not a valid file name")
     for name, data in invocation.inputs.items():
         yield Entry(path=f"run/inputs/{name}", data=data)

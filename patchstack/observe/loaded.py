@@ -1,11 +1,13 @@
-"""The files of a build that a program may load, with their digests. The key of an observation includes only these.
+"""Find the files of a build that a program may load, with their digests. The key of an observation depends only on
+these files.
 
-A program loads the libraries that it names (`NEEDED`), and those name others. ggml also loads backends at run time, and
-any program can load a library by a name that it contains or computes. So these count as loaded as well:
+A program loads the libraries that it names (`NEEDED`) and the libraries that those name. ggml also loads backends at
+run time, and any program can load a library by a name that it contains or computes. Therefore these files count as
+loaded, too:
 
-- `libggml-*`: backends, which ggml looks for next to the program;
-- a library whose name occurs in a file that is loaded;
-- a library that no file of the build names: it can only be meant to be loaded at run time;
+- `libggml-*`: backends, which ggml searches for next to the program;
+- a library whose name occurs in a loaded file;
+- a library that no file of the build names, because it can only be loaded at run time;
 - every file that is neither a program nor a library.
 
 Other programs, and libraries that only other programs name, do not count. For a program that is not an ELF file (a
@@ -26,7 +28,8 @@ _PIECE = 1 << 22
 
 
 class LoadedFiles:
-    """The files of a directory of programs, read once. `stamps` are the build keys that programs contain."""
+    """The files in a directory of programs. Each file is read once. `stamps` are the build keys that the programs may
+    contain."""
 
     def __init__(self, directory: Path, names: Iterable[str], stamps: Iterable[str] = ()) -> None:
         self._directory = directory
@@ -36,16 +39,16 @@ class LoadedFiles:
         self._digests: dict[Path, str] = {}
 
     def by(self, program: str) -> dict[str, str]:
-        """Return the files that a program may load, including itself, with their digests."""
+        """Return the files that a program may load, with their digests. The program itself is one of them."""
         return {name: self.digest(name) for name in sorted(self._loaded(program))}
 
     def all(self) -> dict[str, str]:
-        """Return every file with its digest."""
+        """Return all files with their digests."""
         return {name: self.digest(name) for name in sorted(self._names)}
 
     def borrowable(self, program: str, others: Iterable[str]) -> bool:
-        """Return whether a program can run with libraries of those names: it needs some of this build, and all of them
-        exist."""
+        """Return whether a program can run with the libraries named in `others`. It must need at least one library of
+        this build, and all that it needs must be in `others`."""
         elf = self._read().get(program)
         needed = [one for one in elf.needed if one in self._names] if elf is not None else []
         return bool(needed) and set(needed) <= set(others)
@@ -53,8 +56,8 @@ class LoadedFiles:
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a file's content, in hex.
 
-        The build's key and the linker's build id count as zeros. Both change with any change of the source, but a
-        library that is otherwise the same behaves the same.
+        The build key and the linker's build id in the file are replaced by zeros. Both differ after any change of the
+        source, even if the library is otherwise the same and behaves the same.
         """
         path = (self._directory / name).resolve()
         if path not in self._digests:
@@ -68,7 +71,7 @@ class LoadedFiles:
             return self._names
         libraries = {name for name, elf in elves.items() if elf is not None and not elf.program}
         named = {one for elf in elves.values() if elf is not None for one in elf.needed if one in self._names}
-        # By content, because a library often has several names and programs use one of them.
+        # Compared by content, because a library often has several names, of which a program uses one.
         needed = {self.digest(name) for name in named}
         start = {program, *(name for name in self._names if elves.get(name) is None)}
         start |= {name for name in libraries if name.startswith("libggml-") or self.digest(name) not in needed}
@@ -85,12 +88,12 @@ class LoadedFiles:
         return frozenset(found)
 
     def _mentioned(self, path: Path, libraries: Iterable[str]) -> set[str]:
-        """Return the libraries whose names a file contains."""
+        """Return the libraries whose names occur in a file."""
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return {name for name in libraries if content.find(name.encode() + b"\0") >= 0}
 
     def _read(self) -> Mapping[str, Elf | None]:
-        """Return the ELF headers of each file; None for a file that is not ELF or cannot be read as ELF."""
+        """Return the ELF headers of each file. The value is None for a file that is not a valid ELF file."""
         if self._elves is None:
             self._elves = {name: _elf(self._directory / name) for name in self._names}
         return self._elves
@@ -101,7 +104,7 @@ def _elf(path: Path) -> Elf | None:
         return read_elf(path)
     except DamagedElf:
         return None
-    except MissingError:  # without pyelftools no file can be read, so every file counts
+    except MissingError:  # without pyelftools no ELF file can be read, so every file counts
         return None
 
 

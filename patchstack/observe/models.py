@@ -1,4 +1,4 @@
-"""The models of a workspace, by the names that gates and workloads use."""
+"""Read the models of a workspace, by the names that gates and workloads use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
-    """Return the models of a workspace by their names. Complaints are added to `problems`."""
+    """Return the models of a workspace by name. Complaints are added to `problems`."""
     found = {}
     for name, one in workspace.models.complaining_to(problems).children() if workspace.models is not None else ():
         path, digest = one.text("path", required=True), one.text("sha256")
         if digest is not None and not _DIGEST.match(digest):
-            one.complain("sha256", "not 64 lower-case hexadecimal digits")
+            one.complain("sha256", "must be 64 lower-case hexadecimal digits")
         root = workspace.root
         place = Path(path or ".").expanduser()  # an absolute path is not changed
         if workspace.policy is not None and not place.is_absolute():
@@ -37,18 +37,18 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
 
 
 def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tuple[Path, str]:
-    """Return the directory from which a relative path of a policy starts, and the problem with the path (empty if
+    """Return the directory that a relative path in a policy refers to, and the problem of the path (empty if it has
     none).
 
-    A file that belongs to the policy is trusted. Any other file is in the work tree, which the change wrote, so its
-    digest must be known.
+    A file that exists next to the policy is trusted. Any other file comes from the work tree, which the change can
+    modify, so its digest must be given.
     """
     own, here = workspace.words_file.parent, workspace.root
     if own.resolve() != here.resolve() and (own / place).is_file():
         return (here if same_content(own / place, here / place) else own), ""
     if digest is None:
-        why = "the change could add its own model: give its sha256, an absolute path, or commit it with the policy"
+        why = "the change could replace this model: give its sha256 or an absolute path, or commit it with the policy"
         return here, f"{place}: {why}"
     if leads_out(here / place, here):
-        return here, f"{place} leads out of the workspace: give an absolute path"
+        return here, f"{place} is outside the workspace: give an absolute path"
     return here, ""

@@ -1,4 +1,4 @@
-"""The run of a program (invocation), its result (observation), and the tries that it took."""
+"""The data of a run: what to run (invocation), the result (observation), and every try."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from patchstack.engine.protocol import Ending
 from patchstack.evidence.origin import NOW, Origin, Source
 
 OUTPUTS = Bounds(size=1 << 30, entries=10_000)
-"""The maximum number of bytes that one run may return; they are read into memory."""
+"""The most that one run may return: bytes, and number of files. The files are read into memory."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model file on the engine's machine. `sha256` is of its content (None: not known yet; it is computed before
-    use). `what` describes it in words."""
+    """A model file on the engine's machine. `sha256` is the digest of its content; if it is None, the digest is
+    computed before use. `what` describes the model in words."""
 
     name: str
     path: str
@@ -29,16 +29,21 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One run of one of the build's programs.
+    """A run of one of a build's programs.
 
-    `program` is its name below `bin/`. Placeholders in `args` become paths of the job: `{model:NAME}` a model of
-    `models`, `{input:NAME}` a file of `inputs`, `{kept:NAME}` a file that outlives the run (a KL base), and `{work}`
-    the directory that the run may write to, which is empty at the start and removed at the end. `env` is the whole
-    environment: only these variables and those of every job (PATH, HOME, LC_ALL, the library path) are set. stdin is
-    closed. `keeps` are the names of kept files that the run makes. `brings` are files of `{work}` to bring back.
-    `beside` makes the program a server, which runs as long as its client does. `requests` are the client's requests, in
-    order, if it does nothing else. The key then contains them instead of the client. `seconds` limits the wall time of
-    all of it. More than `output` bytes on a stream end the run.
+    `program` is its name below `bin/`. In `args`, these placeholders are replaced by paths of the job:
+
+    - `{model:NAME}`: a model of `models`;
+    - `{input:NAME}`: a file of `inputs`;
+    - `{kept:NAME}`: a file that outlives the run, such as a KL base;
+    - `{work}`: a directory that the run may write to. It is empty at the start and removed at the end.
+
+    `env` has all variables that are set, besides those of every job (PATH, HOME, LC_ALL, the library path). stdin is
+    closed. `keeps` are the names of the kept files that the run makes. `brings` are the files of `{work}` that become
+    part of the observation. With `beside`, the program is a server that runs until its client ends. `requests` are the
+    client's requests, in order, for a client that does nothing else; the key then contains the requests and not the
+    client. `seconds` limits the wall time of the whole run. `output` is the most bytes that the program may write to
+    one stream; a program that writes more is ended.
     """
 
     what: str
@@ -57,7 +62,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An HTTP request to a server under test: a path and a JSON body (None: GET)."""
+    """An HTTP request to a server under test: a path and a JSON body. Without a body, it is a GET request."""
 
     path: str
     body: Mapping[str, Json] | None = None
@@ -67,11 +72,13 @@ class Request:
 class Beside:
     """A Python program that is the client of a server.
 
-    `files` are in its directory; `{address}` in them is replaced by the server's `HOST:PORT`. In `args` (of the
-    interpreter), `{here}` is that directory. `env` is not part of the key and may contain secrets. `brings` are files
-    that it leaves. `image` is for containers and must have Python (None: see `client_image`). `flags` tell the server
-    where to listen; `{port}` is replaced by the port. If `stoppable`, Ctrl-C ends the program, which may still leave
-    its results; otherwise it is raised. If the server ends first, the program gets `grace` seconds to notice."""
+    `files` are the files in its directory; in them, `{address}` is replaced by the server's `HOST:PORT`. `args` are the
+    arguments of the interpreter; in them, `{here}` is replaced by the directory. `env` is not part of the key and may
+    contain secrets. `brings` are the files that the client leaves. `image` is for containers and must have Python; if
+    it is None, an image is searched (see `client_image`). `flags` tell the server where to listen; in them, `{port}` is
+    replaced by the port. With `stoppable`, Ctrl-C ends the client, which can still write its results; otherwise Ctrl-C
+    is raised. If the server ends first, the client has `grace` seconds to notice.
+    """
 
     what: str
     args: tuple[str, ...]
@@ -86,7 +93,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer of a server. `status` 0 means that there is none: the connection failed or broke."""
+    """The response of a server. `status` is 0 if the connection failed or was lost."""
 
     status: int
     body: bytes
@@ -94,9 +101,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The result of a run. `key` is the digest of everything that can change it. `code` is the exit code (128 + signal
-    if a signal ended it). `overflowed`: a stream exceeded its limit, and the run was ended. `lost`: some output could
-    not be written. `files` are the requested files. `source` is where the observation comes from."""
+    """The result of a run. `key` is the digest of everything that can change it. `code` is the exit code; it is 128
+    plus the number of the signal if a signal ended the program. `overflowed` is true if a stream exceeded its limit.
+    `lost` is true if some output could not be written. `files` are the requested files. `source` says where the
+    observation comes from."""
 
     key: str
     ending: Ending
@@ -112,14 +120,14 @@ class Observation:
 
     @property
     def recalled(self) -> bool:
-        """Whether the result was already known and nothing was run."""
+        """Whether the observation was already known, so that nothing was run."""
         return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of an invocation. `complaint` is the reason why it cannot be judged; None if it can. `source` is where
-    the observation comes from; `seconds` is the time of the run that made it."""
+    """One try of an invocation. `complaint` says why the try cannot be judged; None if it can. `source` says where the
+    observation comes from. `seconds` is the duration of the run that made it."""
 
     what: str
     key: str
@@ -130,23 +138,23 @@ class Attempt:
 
     @property
     def recalled(self) -> bool:
-        """Whether the observation was already known and nothing was run."""
+        """Whether the observation was already known, so that nothing was run."""
         return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The tries of an invocation, and the observation that can be judged; None if no try gave one."""
+    """The tries of an invocation. `observation` is the one that can be judged; None if no try gave one."""
 
     observation: Observation | None
     attempts: tuple[Attempt, ...]
 
     @property
     def complaint(self) -> str:
-        """The reason why the last try could not be judged."""
+        """Why the last try could not be judged; empty if it could be."""
         return (self.attempts[-1].complaint or "") if self.attempts else "nothing was run"
 
 
 Complete = Callable[[Observation], str | None]
-"""Returns why an observation cannot be judged (a missing sentinel), or None if it can. Only observations that can be
-judged are kept."""
+"""Returns why an observation cannot be judged, such as a missing sentinel. Returns None if it can be judged. Only
+observations that can be judged are kept."""

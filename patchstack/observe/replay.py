@@ -1,7 +1,7 @@
-"""Answer a gate from records alone. Nothing is run, and the gate draws its verdict again.
+"""Judge a gate again from records alone. Nothing is run.
 
-A record answers an invocation if it contains everything that the invocation says, and if every file that its program
-may have loaded is one of the given build. The record also names the machine, but that cannot be checked here.
+A record is used for an invocation if it matches the invocation, and if every file that its program may have loaded is a
+file of the given build. The record also names the machine, but the machine cannot be checked here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _SOURCE = Source(origin=Origin.RECORDED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBuilds:
-    """The files of builds with their digests, by the name that a gate uses: a key, or a path below `root`."""
+    """The files of several builds with their digests. A build is named as gates name it: by its key, or by a path below
+    `root`."""
 
     root: Path
     files: Mapping[str, Mapping[str, str]]
 
     def named(self, build: str | Programs) -> Mapping[str, str]:
-        """Return the files of a build. Raises `MissingError` if they are not recorded."""
+        """Return the files of a build, by name. Raises `MissingError` if they are not recorded."""
         if isinstance(build, Programs):
             names = [build.key or str(build.directory)]
         else:
@@ -47,8 +48,8 @@ class RecordedBuilds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """An `Observer` that answers from records. `files` are those of the judged build, with their digests. `borrows`
-    says whether a program of another build ran with its libraries, because records do not contain that."""
+    """An `Observer` that uses only records. `files` are the files of the judged build, with their digests. `borrows` is
+    true if a program of a different build ran with its libraries; the records do not contain this fact."""
 
     records: Sequence[Record]
     files: Mapping[str, str]
@@ -63,7 +64,7 @@ class Replay:
         self.close()
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because nothing is open."""
 
     def within(self, context: RunContext) -> Self:
         return replace(self, context=context)
@@ -103,7 +104,7 @@ class Replay:
         if invocation.program not in self.files:
             raise NotInBuild(f"{invocation.program} is not in the build")
         wanted = self._ingredients(invocation, salt)
-        complaint = "no record answers it"
+        complaint = "no record matches it"
         for record in self.records:
             seen = observation_of(record, _SOURCE) if self._answers(record.ingredients, wanted) else None
             if seen is None:
@@ -145,7 +146,7 @@ class Replay:
 
 
 def invocation_parts(ingredients: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ingredients that come from an invocation, without the build's files and the hardware."""
+    """Return the ingredients that come from an invocation. The files of the build and the hardware are omitted."""
     return {name: value for name, value in ingredients.items() if name not in ("schema", "programs", "hardware")}
 
 

@@ -1,4 +1,4 @@
-"""Run a build's programs on an engine for gates, and keep the observations."""
+"""Run the programs of a build on an engine for gates, and keep the observations."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _HASHING = 3600.0
 
 
 class Runner:
-    """An `Observer` that runs a build's programs on an engine.
+    """An `Observer` that runs programs on an engine.
 
-    `context` is the context of all runs. It never changes: `within` returns a view of the same runner with a different
-    one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
-    observations. `recorded` is the recorded evidence that counts as well (None: none does). `memory` is where digests
-    of models are cached, `builds` where other builds are stored. `hardware` is the machine, in one line.
-    If `offline`, no image is made.
+    `context` is the context of all runs. It does not change: `within` returns a view of the same runner with a
+    different context. `observations` is this machine's cache of observations. `recorded` is the recorded evidence; if
+    it is None, only the cache is used. `memory` is the directory that caches the digests of models. `builds` is the
+    directory of stored builds. `hardware` is the machine, as one line. With `again`, known observations are not used.
+    With `offline`, no image is built. Volumes are created by the first run and removed by `close`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """Remove the files that the runs left on the engine. Kept files remain."""
+        """Remove the files that the runs left on the engine. Kept files are not removed."""
         self._station.close()
         self._held.close()
 
@@ -98,7 +98,7 @@ class Runner:
         return self._station.about
 
     def within(self, context: RunContext) -> Self:
-        """Return this runner with a different context. Closing one closes both."""
+        """Return a view of this runner with a different context. Closing either closes both."""
         view = copy.copy(self)
         view._context = context
         return view
@@ -109,7 +109,7 @@ class Runner:
         else:
             programs = named_programs(build, self.files, builds=self.builds, isolated=self.about.isolated)
         if programs.gpus and not self.files.gpus:
-            raise NotInBuild(f"build {shown(build)} uses a GPU, and the one to be judged does not")
+            raise NotInBuild(f"build {shown(build)} uses a GPU, but the build to be judged does not")
         self._station.others[build if isinstance(build, str) else programs.key or str(programs.directory)] = programs
         return self._other(programs)
 
@@ -136,7 +136,7 @@ class Runner:
 
     @property
     def others(self) -> Mapping[str, Programs]:
-        """Return the other builds that were used through this runner, by the names that were given."""
+        """The other builds that were used through this runner, by the names that were given."""
         return self._station.others
 
     def build_digest(self) -> str:
@@ -149,7 +149,7 @@ class Runner:
         return self.size_of(kept) is not None
 
     def size_of(self, kept: str) -> int | None:
-        """Return the size of a kept file in bytes; None if it does not exist."""
+        """Return the size of a kept file in bytes. Return None if it does not exist."""
         return self._station.size_of(kept)
 
     def digest_of(self, model: Model) -> str:
@@ -188,7 +188,7 @@ class Runner:
         return Observed(observation=None, attempts=tuple(attempts))
 
     def look(self, invocation: Invocation) -> Observation:
-        """Run the invocation in any case and return its observation, which is not kept."""
+        """Run the invocation, even if its observation is known, and return the new observation. It is not kept."""
         key = observation_key(self._ingredients(invocation, ""))
         return self._station.run(invocation, key, gpu=self.context.gpu)
 
@@ -254,8 +254,8 @@ class Runner:
 
 
 def _digests(invocation: Invocation) -> dict[str, str]:
-    """Return the digests of all input files of a run, by their names. Names of a client's files have a different
-    form. A client that only asks requests is left out, because the requests say all that it asks."""
+    """Return the digests of all input files of a run, by name. The names of a client's files begin with `beside`. A
+    client that only sends requests is omitted, because the key contains the requests."""
     files = dict(invocation.inputs)
     if invocation.beside is not None and not invocation.requests:
         files |= {f"beside {name}": data for name, data in invocation.beside.files.items()}
@@ -264,7 +264,7 @@ def _digests(invocation: Invocation) -> dict[str, str]:
 
 
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
-    """Return why a run cannot be judged, for any program."""
+    """Return why a run cannot be judged, whatever the program. Return None if it can."""
     if seen.ending is Ending.TIMED_OUT:
         return f"it took over {invocation.seconds:g} s and was ended"
     if seen.ending is Ending.OUT_OF_MEMORY:
@@ -274,7 +274,7 @@ def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
     if seen.code == 128 + 9:
         return "it was killed"
     if seen.lost:
-        return "its output could not be stored: is the engine's disk full?"
+        return "its output could not be written: is the engine's disk full?"
     return None
 
 

@@ -13,27 +13,28 @@ from patchstack.observe.beside import ClientResult
 from patchstack.observe.protocol import Invocation, Observation, Reply
 
 ANSWERS = "answers.json"
-"""The file of answers that a client leaves: a JSON object. `state` is `answered`, `not-ready` or `broke`. `overflowed`
-means that an answer was too long. `answers` has a pair for each complete answer: its status, and its body in base64."""
+"""The name of the file in which a client leaves the server's responses. It is a JSON object. `state` is `answered`,
+`not-ready` or `broke`. `overflowed` is true if a response was too long. `answers` has a pair for each complete
+response: its status, and its body in base64."""
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED = (0, 128 + 15, 128 + 9)
 
 
 class Service(StrEnum):
-    """The outcome of serving."""
+    """How the exchange with the server ended."""
 
-    ANSWERED = "every request was sent, and the server was there to the end"
+    ANSWERED = "every request was sent, and the server ran to the end"
     ENDED_EARLY = "the server ended before it was ready"
     NEVER_READY = "the server was not ready in time"
-    BROKE = "a request could not be sent, or got no end of an answer in time"
-    ENDED = "the server ended while it was asked"
-    LOST = "the client that asks it left no answers"
+    BROKE = "a request could not be sent, or its response was not complete in time"
+    ENDED = "the server ended before all requests were answered"
+    LOST = "the client left no responses"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that ran. `client` is the result of its client, None if the client did not start. `alive`: the server
-    ran until it was told to end. `outcome` is the server's outcome. `seconds` is the total time."""
+    """A server that ran. `client` is the result of its client; None if the client did not start. `alive` is true if the
+    server ran until it was told to end. `outcome` says how the server ended. `seconds` is the total time."""
 
     client: ClientResult | None
     alive: bool
@@ -45,7 +46,7 @@ class ServerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The answers that a client left. `replies` are the complete ones."""
+    """The responses that a client left. `replies` are the complete responses."""
 
     state: str = ""
     overflowed: bool = False
@@ -53,7 +54,7 @@ class Answers:
 
 
 def read_answers(content: bytes) -> Answers:
-    """Return the answers in a file; none if it is damaged or does not exist."""
+    """Return the responses in a file. Return an empty `Answers` if the file is damaged or missing."""
     try:
         found = json.loads(content)
         pairs = [(int(status), base64.b64decode(body, validate=True)) for status, body in found["answers"]]
@@ -67,8 +68,8 @@ def read_answers(content: bytes) -> Answers:
 
 
 def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
-    """Return the observation of a server that was asked the requests of an invocation: a reply for each, with status 0
-    if none came. `files` has the outcome of serving under `service`."""
+    """Return the observation of a server to which the requests of an invocation were sent. It has a reply for each
+    request, with status 0 for a request without a response. `files` has the outcome as text, under `service`."""
     answers = read_answers(run.client.files.get(ANSWERS, b"")) if run.client is not None else Answers()
     count = len(invocation.requests)
     missing = (Reply(status=0, body=b""),) * (count - len(answers.replies))
@@ -77,7 +78,7 @@ def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
     service = _service(run, answers, count)
     words = str(service)
     if service is Service.LOST and run.client is not None:
-        words += f": {run.client.said.strip()[-200:] or 'it said nothing'}"
+        words += f": {run.client.said.strip()[-200:] or 'it printed nothing'}"
     return Observation(
         key=key,
         ending=run.client.outcome.ending if run.alive and run.client is not None else run.outcome.ending,
@@ -92,7 +93,8 @@ def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
 
 
 def measured(run: ServerRun, key: str) -> Observation:
-    """Return the observation of a measured server: the client's files and output, and the server's output."""
+    """Return the observation of a server that a client measured. It has the client's files and output, and the server's
+    output."""
     stderr = run.stdout + run.stderr
     if run.client is None:
         return Observation(
@@ -117,12 +119,13 @@ def measured(run: ServerRun, key: str) -> Observation:
 
 
 def file_limit(output: int) -> int:
-    """Return the limit on a file of a server's output in bytes, rounded to the 512-byte blocks of `ulimit`."""
+    """Return the maximum size of a server's output file in bytes. It is a multiple of 512, because `ulimit` counts
+    blocks of this size."""
     return max(1, output // 512) * 512
 
 
 def _code(run: ServerRun) -> int:
-    """Return the server's exit code. A server that ended on request did nothing wrong."""
+    """Return the exit code of the server. It is 0 if the server ended because it was told to."""
     return 0 if run.alive and run.outcome.code in _STOPPED else run.outcome.code
 
 

@@ -1,4 +1,4 @@
-"""Read settings that several gate kinds share from YAML: environments, patterns, programs, limits."""
+"""Read settings that several kinds of gates have in common: environments, patterns, models and arguments."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from patchstack.observe.protocol import Model
 from patchstack.workspace.node import Node
 
 Environment = tuple[tuple[str, str], ...]
-"""Names and values, sorted by name."""
+"""Names and values of environment variables, sorted by name."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_OURS = ("PATH", "HOME", "LC_ALL")  # the engine sets these for every job
+_OURS = ("PATH", "HOME", "LC_ALL")  # set by the engine for every job
 _MODEL = re.compile(r"\{model:([^{}]*)\}")
 _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 
 
 def environment(node: Node, key: str = "env") -> Environment:
-    """Return a mapping of names to texts or whole numbers. Complains about `true`, `1.0` and `0x10`, because a program
-    gets text and YAML does not keep their spelling."""
+    """Return a mapping of names to texts or whole numbers. Complain about values such as `true`, `1.0` and `0x10`: YAML
+    does not keep their spelling, and a program gets text."""
     child = node.mapping(key)
     found = {}
     for name in child.node if child is not None else ():
@@ -35,21 +35,21 @@ def environment(node: Node, key: str = "env") -> Environment:
 
 
 def variable_problem(name: str) -> str | None:
-    """Return why a variable cannot be set for a gate; None if it can."""
+    """Return why a gate must not set a variable. Return None if it may."""
     if not _NAME.match(name):
         return f"{name!r} is not a variable name"
     if name in _OURS or name.startswith("LD_"):
-        return f"{name} is set by the engine: a gate that sets it would run other programs, or with other libraries"
+        return f"{name} is set by the engine: with a different value, other programs or libraries would be used"
     return None
 
 
 def merged(*parts: Environment) -> dict[str, str]:
-    """Merge environments into one. Later ones override earlier ones."""
+    """Merge environments into one. Later values override earlier ones."""
     return {name: value for part in parts for name, value in part}
 
 
 def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int:
-    """Return a whole number within bounds."""
+    """Return a whole number. Complain if it is not from `least` to `most`, and return the default."""
     if _zero(node.node.get(key)):
         node.used.append(key)
         value = 0
@@ -62,12 +62,12 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
 
 
 def _zero(value: object) -> bool:
-    """Return whether a value was written as `0`, which ruamel returns as a number with a width, like `007`."""
+    """Return whether a value was written as `0`. ruamel returns it as a number with a width, as it does for `007`."""
     return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
 def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:
-    """Return a Python regular expression."""
+    """Return a text that is a Python regular expression. Return the default after a complaint."""
     text = node.text(key, required=required)
     if text is not None and (problem := pattern_problem(text)):
         node.complain(key, problem)
@@ -76,7 +76,7 @@ def pattern(node: Node, key: str, *, default: str | None = None, required: bool 
 
 
 def patterns(node: Node, key: str) -> tuple[str, ...]:
-    """Return a list of regular expressions, or one of them."""
+    """Return a list of regular expressions. The value may also be a single one."""
     if isinstance(node.node.get(key), list):
         texts = node.texts(key) or ()
     else:
@@ -88,16 +88,16 @@ def patterns(node: Node, key: str) -> tuple[str, ...]:
 
 
 def pattern_problem(text: str) -> str | None:
-    """Return why a text cannot be used as a regular expression that must be found; None if it can."""
+    """Return why a text cannot be used as a regular expression that must match. Return None if it can."""
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         return f"{text!r} is not a regular expression: {error}"
-    return f"{text!r} matches every text, so it proves nothing" if found.search("") else None
+    return f"{text!r} matches every text, so it tests nothing" if found.search("") else None
 
 
 def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:
-    """Return one of the workspace's models, by name."""
+    """Return a model of the workspace, by name. Return a model without a path after a complaint."""
     name = node.text(key, required=True)
     if name is None:
         return Model(name="", path="")
@@ -117,7 +117,7 @@ def unknown_model(name: str, models: Iterable[str]) -> str:
 
 
 def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tuple[tuple[str, ...], tuple[Model, ...]]:
-    """Return a list of arguments, and the models that they name as `{model:NAME}`."""
+    """Return a list of arguments, and the models that they refer to as `{model:NAME}`."""
     args = node.texts(key) or ()
     named = models_named(args)
     for name in named:
@@ -127,11 +127,12 @@ def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tup
 
 
 def models_named(args: Iterable[str]) -> tuple[str, ...]:
-    """Return the models that arguments name as `{model:NAME}`, each once."""
+    """Return the names of the models that arguments refer to as `{model:NAME}`, each once."""
     return tuple(dict.fromkeys(name for text in args for name in _MODEL.findall(text)))
 
 
 def placeholder_problem(text: str) -> str | None:
-    """Return why a text cannot be used literally as an argument: it contains a placeholder that would become a path."""
+    """Return why a text cannot be used literally as an argument: a placeholder in it would be replaced by a path.
+    Return None if it can."""
     found = _PATH.search(text)
-    return f"{found.group(0)} would be replaced with a path" if found else None
+    return f"{found.group(0)} would be replaced by a path" if found else None

@@ -1,4 +1,4 @@
-"""A build's programs on an engine: send files, run the job, and collect the results."""
+"""Run the programs of a build on an engine: send the files, run the job, and collect the results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED_WITHIN = 30.0
 _DYING = 0.3
 
-# stdout and stderr go to files, because an engine returns both as one stream and a digest covers only stdout. The limit
-# on file sizes ends programs that print forever. It is not set if the run makes kept files, which may be large. Exit
-# 97: the program does not exist.
+# stdout and stderr go to files, because an engine returns both as one stream, and they are used separately. The limit
+# on file sizes ends programs that print forever. It is not set if the run makes kept files, which may be large. The
+# exit code 97 means that the program does not exist.
 _RUN = """
 run=$1 limit=$2 brings=$3 program=$4
 shift 4
@@ -37,7 +37,7 @@ echo "$?" >"$run/out/code"
 for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 """
 
-# The output of a server goes to files too. It writes no core, and its output is limited.
+# A server's output goes to files, too. Its size is limited, and core dumps are disabled.
 _SERVE = """
 ulimit -c 0
 ulimit -f "$1"
@@ -47,7 +47,7 @@ exec "$@" >"$0/stdout" 2>"$0/stderr" </dev/null
 
 
 class Station:
-    """A build's programs on an engine, in volumes that are made at the first run. All views of a runner share it.
+    """Runs the programs of a build on an engine, in volumes that the first run creates. All views of a runner share it.
     `memory` is a directory that records which images have Python."""
 
     def __init__(self, engine: Engine, programs: Programs, memory: Path, *, offline: bool = False) -> None:
@@ -63,20 +63,20 @@ class Station:
         self._digest: str | None = None
 
     def digest(self) -> str:
-        """Return the SHA-256 of the programs, computed once."""
+        """Return the digest of the programs. It is computed once."""
         if self._digest is None:
             self._digest = self.programs.digest()
         return self._digest
 
     def close(self) -> None:
-        """Remove the files that the runs left. Kept files remain."""
+        """Remove the files that the runs left. Kept files are not removed."""
         if self.sent:
             self.sent = False
             self.engine.remove(self.volume.name)
 
     def size_of(self, kept: str) -> int | None:
-        """Return the size of a kept file in bytes; None if it does not exist."""
-        # Do not read only the head of a stream from the engine: an unfinished stream keeps the engine busy.
+        """Return the size of a kept file in bytes. Return None if it does not exist."""
+        # A separate job: reading only the first part of a stream from the engine would keep the engine busy.
         said = bytearray()
         job = Job(
             what="size",
@@ -91,11 +91,13 @@ class Station:
         return int(size) if outcome.ok and kind.startswith("regular") and size.isdigit() else None
 
     def without(self, *, gpu: bool) -> str:
-        """Return the text in the key of an observation for a build that uses GPUs but gets none."""
+        """Return the part of an observation's key that says that GPUs are hidden from a build that uses them; empty
+        otherwise."""
         return " without GPUs" if self.programs.gpus and not gpu else ""
 
     def run(self, invocation: Invocation, key: str, *, gpu: bool) -> Observation:
-        """Run an invocation and return its observation under that key. `gpu`: programs that use GPUs get them."""
+        """Run an invocation and return its observation under this key. If `gpu` is false, GPUs are hidden from the
+        program."""
         doing(f"{invocation.what}, sending")
         if invocation.beside is not None:
             ran = self._served(invocation, invocation.beside, gpu=gpu)
@@ -109,7 +111,7 @@ class Station:
             return self._seen(invocation, key, outcome, found / "out")
 
     def _served(self, invocation: Invocation, beside: Beside, *, gpu: bool) -> ServerRun:
-        """Run the program as a server, together with its client."""
+        """Run the program as a server, and its client."""
         paths = self._prepared(invocation)
         engine = self.engine
         if not isinstance(engine, RunsServers):
@@ -118,7 +120,7 @@ class Station:
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths, gpu=gpu), lambda _: None) as server:
             client = self._client(invocation, beside, engine, server, image)
-            # A server that a request kills closes its connection before it ends.
+            # If a request crashes the server, its connection closes shortly before the server ends.
             alive = server.wait(0 if client is None or client.outcome.ok else _DYING) is None
             outcome = server.stop(_STOPPED_WITHIN)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
@@ -139,7 +141,7 @@ class Station:
     def _client(
         self, invocation: Invocation, beside: Beside, engine: Engine, server: Running, image: str | None
     ) -> ClientResult | None:
-        """Run the client; return None if the server ended before it listened, or never listened."""
+        """Run the client. Return None if the server ended before it listened, or if it did not listen in time."""
         seconds = invocation.seconds / 2 if invocation.requests else invocation.seconds
         address = listens_at(server, isolated=self.about.isolated, seconds=seconds)
         if address is not None:
@@ -167,7 +169,7 @@ class Station:
         return replace(job, argv=argv, limits=replace(job.limits, seconds=None))
 
     def _prepared(self, invocation: Invocation) -> Paths:
-        """Send the files of the run, and return their paths."""
+        """Send the files of the run, and return the paths as the job sees them."""
         image = self.programs.image
         if not self.sent:
             self.sent = True
@@ -183,7 +185,7 @@ class Station:
         return Paths(bin=own, run=f"{place}/run", kept=kept, models=places, mounts=mounts)
 
     def _emptied(self) -> None:
-        """Remove the files of an earlier run."""
+        """Remove the files of the previous run."""
         job = Job(
             what="clear",
             argv=("rm", "-rf", f"{self.engine.place(self.volume)}/run"),
@@ -238,7 +240,7 @@ class Station:
 
 
 def _shown(line: str, invocation: Invocation) -> str:
-    """Return the line that shows what the client does."""
+    """Return a line of the client as the progress display shows it."""
     word, _, number = line.partition(" ")
     if invocation.requests and word == "asking" and number.isdigit():
         return f"request {number} of {len(invocation.requests)}"

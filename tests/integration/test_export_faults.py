@@ -240,7 +240,7 @@ def test_two_exports_at_once_are_refused_and_nothing_is_written(
     fcntl.flock(holder, fcntl.LOCK_EX)
     capsys.readouterr()
     assert patchstack("export") == 2
-    assert f"another patchstack export is at work in {fork.series.parent}" in capsys.readouterr().err
+    assert f"another patchstack export is running in {fork.series.parent}" in capsys.readouterr().err
     assert files(fork.series) == old
     os.close(holder)
     assert patchstack("export") == 0

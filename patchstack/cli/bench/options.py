@@ -138,7 +138,7 @@ def variables(option: str, given: list[str] | None) -> dict[str, str]:
     problems, found = [], {}
     for text in given or ():
         name, equals, value = text.partition("=")
-        problem = "written as NAME=VALUE" if not equals else variable_problem(name)
+        problem = "must be NAME=VALUE" if not equals else variable_problem(name)
         if problem:
             problems.append(f"{option} {text}: {problem}")
         found[name] = value

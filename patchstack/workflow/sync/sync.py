@@ -302,7 +302,7 @@ def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
     root = work.workspace.root.resolve()
     place = worktree.absolute() if worktree else root.with_name(f"{root.name}-{branch.replace('/', '-')}")
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
-        raise AlreadyExists(f"{place} already exists", hint="name a new directory: --worktree DIR")
+        raise AlreadyExists(f"{place} already exists", hint="name a directory that does not exist: --worktree DIR")
     return place
 
 

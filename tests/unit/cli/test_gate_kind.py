@@ -59,7 +59,7 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
             ("--expect", "d41d8cd98f00b204e9800998ecf8427e"),
             "d41d8cd98f00b204e9800998ecf8427e is the digest of nothing",
         ),
-        (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: written as NAME=VALUE"),
+        (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: must be NAME=VALUE"),
         (("--runs", "0"), "--runs: 0 is not from 1 to 1000"),
         (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
         (("--arg=--no-perf",), "--arg: --no-perf would remove the line"),

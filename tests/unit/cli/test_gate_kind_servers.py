@@ -122,7 +122,7 @@ def test_rollback_alone(
         (("tokens", "--expect", "1,2,3,4,5"), "--tokens: 4 are asked for, and the reference has 5"),
         (("tokens", "--margin", "1"), "--margin: 1 is not a difference in probability"),
         (("tokens", "--arg=-np", "--arg=4"), "--arg: -np is the gate's own"),
-        (("tokens", "--switch", "SWITCH"), "--switch SWITCH: written as NAME=VALUE"),
+        (("tokens", "--switch", "SWITCH"), "--switch SWITCH: must be NAME=VALUE"),
         (("rollback", "--check", "all"), "--check: 'all' is none of program, speculative, reuse"),
         (("rollback", "--check", "speculative"), "--speculative: with what?"),
         (("rollback", "--says", "("), "--says: '(' is not a regular expression"),

@@ -81,11 +81,11 @@ def test_a_program_that_was_not_given_it_does_not(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_use_is_refused_with_the_name_of_its_users(tmp_path: Path) -> None:
-    words = f"another patchstack export is at work in {re.escape(str(tmp_path))}"
+    words = f"another patchstack export is running in {re.escape(str(tmp_path))}"
     with locked_directory(tmp_path, "patchstack export"):
         with pytest.raises(UsageError, match=words) as raised, locked_directory(tmp_path, "patchstack export"):
             pytest.fail("two hold it")
-        assert raised.value.hint == "wait for it"
+        assert raised.value.hint == "wait until it ends"
     with locked_directory(tmp_path, "patchstack export"):
         assert list(tmp_path.iterdir()) == []
 
@@ -182,7 +182,7 @@ def test_what_is_no_lock_of_ours_is_refused_and_left_alone(tmp_path: Path, kind:
             file.mkdir()
         case _:
             os.mkfifo(file)
-    with pytest.raises(UsageError, match="is in the way"), locked_while(file, "me", give_up):
+    with pytest.raises(UsageError, match="is not a lock file"), locked_while(file, "me", give_up):
         pytest.fail("it is held")
     assert victim.read_text() == "precious"
     assert not (tmp_path / "nowhere").exists()

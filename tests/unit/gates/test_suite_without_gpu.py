@@ -45,13 +45,13 @@ def test_gates_that_need_no_gpu_are_run_and_the_others_are_not_judged(
     code = patchstack("gate", "run", "plain", "fast", "gpu-ops", "--bin", "bin", "--report", "out", "--json")
     printed = capsys.readouterr()
     assert code == 4
-    assert "error: results from this machine could not be judged: " in printed.err
-    assert "hint: wait until it is idle" in printed.err
+    assert "error: the machine is not fit for gates: " in printed.err
+    assert "hint: wait until the machine is idle" in printed.err
     gates = {one["name"]: one for one in json.loads(printed.out)["gates"]}
     assert gates["plain"]["verdict"] == "PASS", gates["plain"]
     for name in ("fast", "gpu-ops"):
         assert gates[name]["verdict"] == "INVALID"
-        assert gates[name]["reason"].startswith("results from this machine could not be judged: ")
+        assert gates[name]["reason"].startswith("the machine is not fit for gates: ")
         assert gates[name]["attempts"] == []
     assert (workspace / "ran").read_text() == "run\n"
     rows = [line.split("\t")[:3] for line in (workspace / "out" / "gate_summary.tsv").read_text().splitlines()]
@@ -73,7 +73,7 @@ def test_a_reference_is_not_taken_on_a_machine_that_is_not_fit(
     workspace: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert patchstack("gate", "record", "gpu-ops", "--bin", "bin", "--why", "new") == 4
-    assert "error: results from this machine could not be judged" in capsys.readouterr().err
+    assert "error: the machine is not fit for gates" in capsys.readouterr().err
     assert not (workspace / "ran").exists()
 
 

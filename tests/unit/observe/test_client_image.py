@@ -107,7 +107,7 @@ def test_an_image_that_cannot_be_made_is_missing_and_says_how_to_have_one(tmp_pa
     with pytest.raises(ImageMissing) as raised:
         chosen(Containers(building=ImageNotBuilt("no network")), tmp_path)
     assert raised.value.message == (
-        "the image of the server has no Python 3.11, and patchstack/client cannot be made: no network"
+        "the image of the server has no Python 3.11, and patchstack/client cannot be built: no network"
     )
     assert "docker build -t patchstack/client" in str(raised.value.hint) and "--build-arg BASE=NAME" in str(
         raised.value.hint
@@ -121,7 +121,7 @@ def test_an_engine_that_is_lost_is_no_missing_image(tmp_path: Path) -> None:
 
 def test_offline_none_is_made(tmp_path: Path) -> None:
     engine = Containers()
-    with pytest.raises(ImageMissing, match="that needs the network, and --offline forbids it"):
+    with pytest.raises(ImageMissing, match="building it needs the network, but --offline is set"):
         chosen(engine, tmp_path, offline=True)
     assert engine.built == []
     there = "patchstack/client:recipe-*"

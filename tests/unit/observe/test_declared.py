@@ -180,7 +180,7 @@ def test_options_that_are_no_variables_are_all_told() -> None:
     with pytest.raises(UsageError) as error:
         values_of_options((setting(Variables()),), {"some_thing": ["A", "LD_PRELOAD=x", "B=1"]})
     assert error.value.message == "--some-thing cannot be used"
-    assert error.value.problems[0] == "--some-thing A: written as NAME=VALUE"
+    assert error.value.problems[0] == "--some-thing A: must be NAME=VALUE"
     assert "LD_PRELOAD is set by the engine" in error.value.problems[1]
 
 

@@ -171,7 +171,7 @@ def test_on_a_full_disk_nothing_is_judged_and_nothing_kept(tmp_path: Path) -> No
         with Runner(engine, programs, observations=observations, memory=tmp_path / "m", context=context) as bench:
             tried = bench.observe(Invocation(what="talk", program="talk"), complete=anything, tries=1)
         assert tried.observation is None
-        assert tried.complaint == "its output could not be stored: is the engine's disk full?"
+        assert tried.complaint == "its output could not be written: is the engine's disk full?"
         assert not (tmp_path / "evidence").exists()
     finally:
         subprocess.run(["umount", small], check=True)

@@ -71,7 +71,7 @@ def test_how_serving_went(seen: Observation, service: Service, code: int, status
 
 def test_a_client_that_leaves_nothing_says_why() -> None:
     seen = came(b"")
-    assert seen.files["service"].decode() == "the client that asks it left no answers: asking 1\nfailed no room"
+    assert seen.files["service"].decode() == "the client left no responses: asking 1\nfailed no room"
     assert [reply.status for reply in seen.replies] == [0, 0]
 
 

@@ -227,7 +227,7 @@ def test_a_model_with_a_digest_may_be_in_the_work_tree_but_leads_nowhere_else(fo
         assert not problems
         (tmp_path / "one.gguf").symlink_to("/etc/passwd")
         read_models(found, problems)
-    assert "one.gguf leads out of the workspace: give an absolute path" in problems[0]
+    assert "one.gguf is outside the workspace: give an absolute path" in problems[0]
 
 
 def test_files_above_the_workspace_come_from_the_policy_and_from_nowhere_else(fork: Fork, tmp_path: Path) -> None:

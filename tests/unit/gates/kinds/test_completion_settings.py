@@ -47,8 +47,8 @@ def test_states_that_make_no_sense_are_refused(states: tuple[TranscriptState, ..
     ("change", "problem"),
     [
         ({"prompt": " "}, "the prompt is empty"),
-        ({"prompt": "see {work}"}, "{work} would be replaced with a path"),
-        ({"args": ("--no-perf",)}, "would remove the line that shows that nothing was lost"),
+        ({"prompt": "see {work}"}, "{work} would be replaced by a path"),
+        ({"args": ("--no-perf",)}, "takes away the line that shows that nothing was lost"),
         ({"args": ("-n", "9")}, "-n is tokens:"),
         ({"tokens": 4096}, "do not fit into a context of 4096"),
         ({"env": (("LD_PRELOAD", "x"),)}, "LD_PRELOAD is set by the engine"),

@@ -179,7 +179,7 @@ def test_a_patch_cannot_write_the_journal(tmp_path: Path) -> None:
 def test_a_directory_of_the_user_s_with_our_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / STAGE).mkdir()
     (tmp_path / STAGE / "notes").write_text("mine")
-    with pytest.raises(UsageError, match="is not ours"):
+    with pytest.raises(UsageError, match="is not patchstack's"):
         install(tmp_path, [new("a")])
     assert (tmp_path / STAGE / "notes").read_text() == "mine"
 

@@ -39,7 +39,7 @@ def test_a_gate_that_fails_without_the_patch_and_passes_with_it_is_in_the_decisi
         ),
         "new gate brought/rows-option (before)": (
             Verdict.PASS,
-            "FAIL without the patch, as it must: impossible: rows does not take its arguments:"
+            "FAIL without the patch, as it must: impossible: rows does not accept its arguments:"
             " error: invalid argument: --rows",
             "FAIL",
         ),

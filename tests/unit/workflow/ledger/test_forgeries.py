@@ -567,9 +567,9 @@ FORGERIES: dict[str, Forgery] = {
     "turn a FAIL into a PASS": Forgery(
         forge=turn_a_fail_into_a_pass, told="the outputs give INVALID, not PASS", consistent=True
     ),
-    "pass one run off as another": Forgery(forge=change_an_ingredient, told="no record answers it", consistent=True),
+    "pass one run off as another": Forgery(forge=change_an_ingredient, told="no record matches it", consistent=True),
     "take a record from another build": Forgery(
-        forge=take_a_record_from_another_build, told="no record answers it", consistent=True
+        forge=take_a_record_from_another_build, told="no record matches it", consistent=True
     ),
     "swap the outputs of two runs": Forgery(
         forge=swap_the_outputs_of_two_gates, told="the outputs give FAIL, not PASS", consistent=True

@@ -78,7 +78,7 @@ def test_a_second_sync_is_refused_while_one_is_under_way(ready: Moved, patchstac
     assert "error: a sync of product to main is under way (ready)" in told
     holder = os.open(ready.root / ".patchstack" / "sync" / "product", os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    assert "error: another patchstack sync is at work in" in refused(patchstack, capsys, 2, "--continue")
+    assert "error: another patchstack sync is running in" in refused(patchstack, capsys, 2, "--continue")
     os.close(holder)
 
 

@@ -196,7 +196,7 @@ def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack
     found.work.mkdir()
     (found.work / "mine").write_text("mine\n")
     told = refused(patchstack, capsys, 2, "--to", "main", "--worktree", "work")
-    assert f"error: {found.work} already exists\n\nhint: name a new directory: --worktree DIR" in told
+    assert f"error: {found.work} already exists\n\nhint: name a directory that does not exist: --worktree DIR" in told
     told = refused(patchstack, capsys, 2, "--to", "main", "--worktree", "new", "--branch", "product")
     assert "error: the fork ./fork has a branch product already\n\nhint: name another: --branch NAME" in told
     told = refused(patchstack, capsys, 2, "--to", "main", "--branch", "no..name")
