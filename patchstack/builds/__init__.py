@@ -1,1 +1,1 @@
-"""Build a patched source tree, and prove what the binaries are."""
+"""Build a patched source tree, and prove properties of the binaries."""

@@ -1,1 +1,1 @@
-"""Knowledge of llama.cpp's tools: arguments, output formats, server replies. Nothing here gives verdicts."""
+"""Knowledge of llama.cpp's tools: arguments, output formats, server responses. This package gives no verdicts."""

@@ -1,4 +1,4 @@
-"""Ask several servers of a build the same questions, one server after the other."""
+"""Send the same questions to several servers of a build, one server after the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswers:
-    """The complete answers of each server, or the `reason` why there are none to compare. `by_build` is whether the
+    """The complete answers of each server. If they cannot be compared, `reason` says why. `by_build` is true if the
     build is known to have failed."""
 
     answers: tuple[tuple[Generated, ...], ...] = ()
@@ -37,7 +37,8 @@ class ServerAnswers:
     reason: str = ""
 
     def unsteady(self) -> Divergence | None:
-        """Return where a later server's answers differ from those of the first, None if they do not."""
+        """Return the first difference between the answers of a later server and those of the first. Return None if all
+        are equal."""
         for answers in self.answers[1:]:
             for one, two in zip(answers, self.answers[0], strict=True):
                 if (found := first_difference(one, two.ids, two)) is not None:
@@ -54,8 +55,8 @@ def ask_servers(
     env: Environment = (),
     what: str = "server",
 ) -> ServerAnswers:
-    """Start `runs` servers, one after the other, and ask each. Stops at the first without comparable answers. The
-    answers of the first may come from the cache."""
+    """Start `runs` servers, one after the other, and send the questions to each. Stop at the first server whose answers
+    cannot be compared. The answers of the first server may come from the cache."""
     answers: list[tuple[Generated, ...]] = []
     attempts: list[Attempt] = []
     complete = incomplete(questions, pinned=program.pinned)
@@ -76,5 +77,6 @@ def ask_servers(
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:
-    """Return the arguments that would change which server answers, or how many requests it serves at once."""
+    """Return the arguments that patchstack must set itself: those that change which server answers, or how many
+    requests it serves at once."""
     return [text for text in args if text.partition("=")[0] in _TAKEN]

@@ -15,9 +15,8 @@ _GRACE = 1.0
 
 
 def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
-    """Return the run of a server that gets these requests; without requests, the invocation unchanged. Half of its
-    seconds are the limit until the server is ready, and also the limit of each answer.
-    """
+    """Return the run of a server that gets these requests. Without requests, return the invocation unchanged. Half of
+    the invocation's time limit is the limit until the server is ready, and also the limit for each answer."""
     if not requests:
         return invocation
     questions = Questions(
@@ -27,7 +26,7 @@ def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invoca
         most=invocation.output,
         requests=tuple((one.path, dict(one.body) if one.body is not None else None) for one in requests),
     )
-    # The address replaces every `{address}` in such a file, but only the first may be replaced here.
+    # Later, every `{address}` in the file is replaced. Only the first may be, so the others are escaped.
     before, mark, after = questions.text().partition("{address}")
     text = before + mark + after.replace("{address}", r"\u007baddress}")
     beside = Beside(

@@ -1,7 +1,7 @@
-"""Read the output of `test-backend-ops`: the console output of `test`, and the CSV of `support`.
+"""Parse the output of `test-backend-ops`: the console output of `test`, and the CSV of `support`.
 
-Formats are those of llama.cpp's `tests/test-backend-ops.cpp` (`console_printer`, `csv_printer`), June 2026. The output
-has colours even if it is not a terminal. The message of a comparison precedes its case on the same line:
+Source: `console_printer` and `csv_printer` in llama.cpp's `tests/test-backend-ops.cpp`, June 2026. The output has
+colours even if it is not a terminal. The message of a comparison precedes its case on the same line:
 
     [ADD] ERR = 0.5 > 0.0000001   ADD(type=f32,ne=[1,1,8,1],nr=[1,1,1,1],nf=1): FAIL
 """
@@ -21,13 +21,13 @@ _STATUS = re.compile(r"  Backend (.*): (OK|FAIL)\Z")
 _CASE = re.compile(r"(?:^|.*?  )(?P<name>[^\s(]+\(.*\)): (?P<status>OK|FAIL|not supported \[.*\] ?)\Z")
 _TESTS = re.compile(r"  (\d+)/(\d+) tests passed\Z")
 _BACKENDS = re.compile(r"(\d+)/(\d+) backends passed\Z")
-_LONGEST = 8192  # the longest line of a case
+_LONGEST = 8192  # the maximum length of the line of a case
 _COLUMNS = ("backend_name", "op_name", "op_params", "test_mode", "supported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case that was run. `name` is its full name, by which `-o` selects it; `note` is the message before it."""
+    """A case that was run. `name` is its full name, which `-o` accepts. `note` is the message before it."""
 
     name: str
     passed: bool
@@ -36,10 +36,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOutput:
-    """The output of `test` for one backend. `devices` are all known devices. `skipped` is whether the backend is one of
-    them and was not tested. `passed` and `total` are its counts of cases, None if missing. `failing` are the names it
-    lists as failing. `holds` is its result for the backend, `ended` its last word, `backends` its result for all
-    devices."""
+    """The output of `test` for one backend.
+
+    `devices` are all devices that the output lists. `skipped` is true if the backend is one of them but was not tested.
+    `passed` and `total` are the numbers of cases in its summary; None if the summary is missing. `failing` are the
+    names that it lists as failing. `holds` is its result for the backend. `backends` is its result for all devices: how
+    many passed, of how many. `ended` is its last line.
+    """
 
     devices: tuple[str, ...]
     skipped: bool
@@ -54,15 +57,15 @@ class ConsoleOutput:
 
     @property
     def ran(self) -> tuple[str, ...]:
-        """The names of the cases that were run, sorted; a name can occur more than once. A case that failed before the
-        comparison is only listed in `failing`."""
+        """The names of the cases that were run, sorted. A name can occur more than once. A case that failed before its
+        comparison is only in `failing`."""
         names = Counter(case.name for case in self.cases)
         names |= Counter(self.failing)
         return tuple(sorted(names.elements()))
 
     @property
     def failed(self) -> tuple[Case, ...]:
-        """The cases that failed, each name once, in the order of the run."""
+        """The cases that failed, in the order of the run. Each name occurs once."""
         known = {case.name: case for case in self.cases if not case.passed}
         for name in self.failing:
             known.setdefault(name, Case(name=name, passed=False))
@@ -71,14 +74,15 @@ class ConsoleOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """The cases of `support`: their full names, sorted, by whether the backend supports them."""
+    """The cases of `support`. `yes` are the full names of those that the backend supports, `no` the others. Both are
+    sorted."""
 
     yes: tuple[str, ...]
     no: tuple[str, ...]
 
 
 def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
-    """Return the console output of `test -b BACKEND`. Does not raise: missing parts are None or empty."""
+    """Parse the console output of `test -b BACKEND`. Does not raise: missing parts are None or empty."""
     devices: list[str] = []
     skipped = listing = False
     cases: list[Case] = []
@@ -128,7 +132,7 @@ def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
 
 
 def contradiction(tested: ConsoleOutput, code: int) -> str | None:
-    """Return why the output of a tested backend cannot be trusted, None if all its parts agree."""
+    """Return why the output of a tested backend cannot be trusted. Return None if all its parts agree."""
     if tested.passed is None or tested.total is None:
         return "the number of passed tests is missing"
     if tested.holds is None or tested.backends is None or tested.ended not in ("OK", "FAIL"):
@@ -137,7 +141,7 @@ def contradiction(tested: ConsoleOutput, code: int) -> str | None:
     said = {"its backend": tested.holds, "all backends": tested.backends[0] == tested.backends[1]}
     said |= {"its last line": tested.ended == "OK", f"exit code {code}": code == 0}
     if other := [what for what, holds in said.items() if holds != good]:
-        return f"{tested.passed}/{tested.total} tests passed, but {' and '.join(other)} contradicts that"
+        return f"{tested.passed}/{tested.total} tests passed, but {' and '.join(other)} disagrees"
     if len(tested.ran) != tested.total:
         return f"it counts {tested.total} tests and names {len(tested.ran)}"
     bad = sum(not case.passed for case in tested.cases)
@@ -147,7 +151,8 @@ def contradiction(tested: ConsoleOutput, code: int) -> str | None:
 
 
 def read_supported(stdout: bytes, backend: str) -> Supported | None:
-    """Return the CSV of `support -b BACKEND --output csv`, None if it is not such a CSV or a line is damaged."""
+    """Parse the CSV of `support -b BACKEND --output csv`. Return None if it has a different format or a damaged
+    line."""
     text = "\n".join(lines_of(stdout)) + "\n"
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

@@ -1,8 +1,8 @@
-"""Read the rows of `llama-batched-bench --output-format jsonl`.
+"""Parse the rows of `llama-batched-bench --output-format jsonl`.
 
-The tool runs every combination of `-npp`, `-ntg` and `-npl`. It silently omits a combination that does not fit the
-context, and may lose its last lines at exit (see `program`). So compare the rows with the requested ones.
-Source: `tools/batched-bench/batched-bench.cpp` of llama.cpp.
+The tool runs every combination of `-npp`, `-ntg` and `-npl`. It silently omits a combination that does not fit into the
+context, and it may lose its last lines at exit (see `program`). So compare the rows with the requested rows. Source:
+`tools/batched-bench/batched-bench.cpp` of llama.cpp.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 Shape = tuple[int, int, int]
-"""Prompt tokens and generated tokens of each sequence, and the number of parallel sequences: `pp`, `tg`, `pl`."""
+"""The prompt tokens and the generated tokens of each sequence, and the number of parallel sequences: `pp`, `tg`,
+`pl`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One combination. `shape` names it; times are in seconds, speeds in tokens per second over all sequences."""
+    """A combination and its results. `shape` identifies it. Times are in seconds. Speeds are in tokens per second, over
+    all sequences."""
 
     shape: Shape
     prefill_seconds: float
@@ -32,8 +34,8 @@ class Row:
 
 
 def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
-    """Return the rows in the order of the output, or why they cannot be read. Lines that are not a JSON object are
-    ignored: the tool also prints other lines."""
+    """Return the rows in the order of the output, or the reason why they cannot be read. Lines that are not a JSON
+    object are ignored, because the tool also prints other lines."""
     rows = []
     for number, line in enumerate(stdout.decode("utf-8", "replace").splitlines(), 1):
         if not line.startswith("{"):
@@ -82,7 +84,7 @@ def identity_problem(row: Mapping[str, Decimal]) -> str | None:
 
 
 def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
-    """Return whether tokens / seconds rounds to the speed for some time that rounds to the seconds."""
+    """Return whether the printed speed is possible for the printed time, within the rounding of both."""
     (shortest, longest), (slowest, fastest) = _rounded(seconds), _rounded(speed)
     if longest <= 0 or tokens / longest > fastest:
         return False
@@ -90,21 +92,21 @@ def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
 
 
 def _rounded(value: Decimal) -> tuple[Decimal, Decimal]:
-    """Return the smallest and the largest value that round to the printed one."""
+    """Return the smallest and the largest value that are printed like this one."""
     exponent = value.as_tuple().exponent
     half = Decimal(5).scaleb(exponent - 1) if isinstance(exponent, int) else Decimal(0)
     return value - half, value + half
 
 
 def rows_problem(rows: Sequence[Row], wanted: Sequence[Shape]) -> str | None:
-    """Return why the rows are not exactly the wanted ones, each once; None if they are."""
+    """Return why the rows are not exactly the wanted rows, each once. Return None if they are."""
     counts = Counter(row.shape for row in rows)
     if twice := [shape for shape, count in counts.items() if count > 1]:
         return f"{_named(twice[0])} occurs {counts[twice[0]]} times"
     if missing := [shape for shape in wanted if shape not in counts]:
         return f"{len(missing)} of {len(wanted)} rows are missing, the first is {_named(missing[0])}"
     if more := [shape for shape in counts if shape not in wanted]:
-        return f"{_named(more[0])} was not asked for"
+        return f"{_named(more[0])} was not requested"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Read llama-server's answers to `/completion`: token ids with their probabilities, and the first difference of two
+"""Parse llama-server's answers to `/completion`, with the probabilities of tokens, and find the first difference of two
 answers."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _TROUBLE = re.compile(r"error|fail|abort|assert|terminate|cannot|couldn't", re.I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A candidate token. `logprob` is the natural logarithm of its probability before sampling, None if the server has
-    none (JSON has no infinity or NaN)."""
+    """A candidate for a token. `logprob` is the natural logarithm of its probability before sampling. It is None if the
+    server gives none, because JSON has no infinity or NaN."""
 
     id: int
     text: str
@@ -33,9 +33,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A complete answer. `ids` are all tokens, including the end of text; `steps` has the likeliest candidates for
-    each, best first, empty if the server gives none. `cached` is how many tokens of the prompt came from its cache,
-    `prompt` how many were computed; `drafted` and `accepted` count speculative tokens."""
+    """A complete answer.
+
+    `ids` are all generated tokens, including the end of text. `ended` is true if it ends with the end of text. `steps`
+    has the most probable candidates for each token, best first; empty if the server gives none. `cached` is the number
+    of prompt tokens that came from the server's cache, `prompt` the number that were computed. `drafted` and `accepted`
+    are the numbers of speculative tokens.
+    """
 
     ids: tuple[int, ...]
     ended: bool
@@ -53,10 +57,13 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first place where two sequences differ. `position` counts generated tokens from 0; a token is None if that
-    sequence has ended. `margin` is the gap in probability between the two likeliest tokens there, `log_margin` the same
-    in logarithms, `gap` that between the actual and the wanted token (a lower bound if the wanted one is not among the
-    candidates). None means unknown."""
+    """The first difference of two sequences of tokens.
+
+    `position` counts generated tokens from 0. `got` and `wanted` are the tokens there; None if the sequence has ended.
+    `margin` is the difference in probability between the two most probable tokens there, `log_margin` the same in
+    logarithms. `gap` is the difference between the actual and the wanted token; it is a lower bound if one of them is
+    not among the candidates. None means unknown.
+    """
 
     position: int
     got: int | None
@@ -68,12 +75,13 @@ class Divergence:
     gap: float | None = None
 
     def within(self, margin: float) -> bool:
-        """Return whether it is a near tie: the wanted token is less likely by at most `margin`."""
+        """Return whether the difference is a near tie: the probabilities of the two tokens differ by at most
+        `margin`."""
         return self.gap is not None and margin > 0 and self.gap <= margin
 
     @property
     def words(self) -> str:
-        """Describe the difference: `position 5: 53 "5", not 48 "0"; top-two margin 0.215 (logprob 0.47)`."""
+        """The difference in words: `position 5: 53 "5", not 48 "0"; top-two margin 0.215 (logprob 0.47)`."""
         place = f"position {self.position}: {_named(self.got, self.got_text)}, not "
         place += _named(self.wanted, self.wanted_text)
         if self.margin is None:
@@ -87,7 +95,8 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request for `tokens` greedy tokens. `cache` lets the server take a prompt's beginning from its cache."""
+    """A request for `tokens` greedy tokens. With `cache`, the server may use its prompt cache. `probabilities` is the
+    number of candidates for each token. `more` are additional fields of the request."""
 
     prompt: str
     tokens: int
@@ -116,8 +125,9 @@ def digest_of_ids(ids: Sequence[int]) -> str:
 
 
 def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
-    """Return how a server failed: by its exit status, or by its own answer (5xx, but 503 is a busy server). None if it
-    did not. `pinned` is whether its models are known to match their digests."""
+    """Return how a server failed: by its exit status, or by a response with status 5xx. 503 is not a failure; it means
+    that the server is busy. Return None if it did not fail. `pinned` is true if its models are known to match their
+    digests."""
     if fault := fault_of(seen, pinned=pinned):
         return fault
     for reply in seen.replies:
@@ -127,7 +137,8 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 
 
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
-    """Return a function that decides whether a run of a server can be judged. A failure caused by the build can."""
+    """Return a function that says why a run of a server cannot be judged. A failure that the build caused can be
+    judged."""
 
     def complaint(seen: Observation) -> str | None:
         if fault := server_fault(seen, pinned=pinned):
@@ -139,7 +150,7 @@ def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
 
 
 def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Generated, ...] | str:
-    """Return the answers, or why they cannot be judged."""
+    """Return the answers, or the reason why they cannot be judged."""
     if len(seen.replies) != len(questions):
         return f"{len(seen.replies)} answers to {len(questions)} requests"
     found = []
@@ -155,9 +166,9 @@ def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Gene
 
 
 def read_generated(reply: Reply, question: Question) -> Generated | str:
-    """Return an answer to `/completion` with `return_tokens` and `n_probs` (llama.cpp, tools/server/server-task.cpp),
-    or its defect: too short without an end of text, cut by the context, contradictory counts, or unwanted use of the
-    cache."""
+    """Return an answer to `/completion` with `return_tokens` and `n_probs`, or the reason why it cannot be used.
+    Reasons are: too few tokens without an end of text, an answer cut by the context, counts that contradict each other,
+    and unwanted use of the cache. Source: `tools/server/server-task.cpp` of llama.cpp."""
     if reply.status != 200:
         return f"the server answered {reply.status}: {_error(reply)}"
     try:
@@ -177,16 +188,16 @@ def read_generated(reply: Reply, question: Question) -> Generated | str:
         ("predicted_n", timings.get("predicted_n")),
     ):
         if count is not None and count != len(ids):
-            return f"the answer has {len(ids)} token ids, and says {name} {count}"
+            return f"the answer has {len(ids)} token ids, but {name} is {count}"
     if body.get("truncated"):
         return f"the context was too short: {len(ids)} of {question.tokens} tokens"
     if stop not in ("eos", "limit"):
-        return f"the answer ends by {stop!r}, neither at the end of text nor after {question.tokens} tokens"
+        return f"the answer stopped by {stop!r}, not at the end of text or after {question.tokens} tokens"
     if len(ids) > question.tokens or not ids or (len(ids) < question.tokens and stop != "eos"):
         return f"{len(ids)} tokens, not {question.tokens}, and no end of text"
     cached = _count(timings, "cache_n")
     if cached and not question.cache:
-        return f"{cached} tokens of the prompt came from the cache, with cache_prompt false"
+        return f"{cached} tokens of the prompt came from the cache, although cache_prompt is false"
     return Generated(
         ids=tuple(ids),
         ended=stop == "eos",
@@ -200,8 +211,8 @@ def read_generated(reply: Reply, question: Question) -> Generated | str:
 
 
 def first_difference(got: Generated, wanted: Sequence[int], other: Generated | None = None) -> Divergence | None:
-    """Return the first difference of the ids, None if they are equal. `other` is the answer with the ids `wanted`; its
-    probabilities are used if `got` has none there."""
+    """Return the first difference of the ids. Return None if they are equal. `other` is the answer with the ids
+    `wanted`; its probabilities are used if `got` has none at this position."""
     if got.ids == tuple(wanted):
         return None
     pairs = zip(got.ids, wanted, strict=False)
@@ -224,7 +235,8 @@ def first_difference(got: Generated, wanted: Sequence[int], other: Generated | N
 
 
 def _distance(step: Sequence[Candidate], one: int | None, two: int | None) -> float | None:
-    """Return the gap in probability of two tokens; a lower bound if one is not among the candidates."""
+    """Return the difference in probability of two tokens. It is a lower bound if one is not among the candidates.
+    Return None if it is unknown."""
     if not step or one is None or two is None:
         return None
     places = [next((at for at, each in enumerate(step) if each.id == token), len(step) - 1) for token in (one, two)]
@@ -247,7 +259,7 @@ def _log_gap(step: Sequence[Candidate]) -> float | None:
 
 
 def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
-    """Return the candidates for each token. The server omits tokens that end inside a character, so an entry is used
+    """Return the candidates for each token. The server omits a token that ends inside a character, so an entry is used
     only if it matches exactly one token."""
     entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     names = [one.get("id") for one in entries]
@@ -261,7 +273,8 @@ def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
 
 
 def _matched(ids: Sequence[int], names: Sequence[Any]) -> list[int]:
-    """Return for each name its first position after the previous one; a shorter list if they do not fit."""
+    """Return the first position of each name after the position of the previous name. The list is shorter if a name is
+    not found."""
     places: list[int] = []
     start = 0
     for name in names:
@@ -283,7 +296,7 @@ def _candidates(entry: dict[str, Any]) -> tuple[Candidate, ...]:
 
 
 def _text(entry: dict[str, Any]) -> str:
-    """Return a token's text, or its bytes if they are only a part of a character."""
+    """Return the text of a token. Bytes that are only part of a character are escaped."""
     try:
         return bytes(entry["bytes"]).decode("utf-8", "backslashreplace")
     except (KeyError, TypeError, ValueError):
@@ -318,7 +331,7 @@ def _error(reply: Reply) -> str:
 
 
 def _last_words(stderr: bytes) -> str:
-    """Return the last line that reports an error, else the last line, to append to a message."""
+    """Return the last line that reports an error, or else the last line, to append to a message."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TROUBLE.search(line)] or lines
     return f": {telling[-1][:200]}" if telling else ""

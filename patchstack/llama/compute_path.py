@@ -1,4 +1,5 @@
-"""Compare the compute paths that arguments and environment choose, and check that a build's programs see the GPU."""
+"""Compare the compute paths that arguments and environment select, and check that the programs of a build use the
+GPU."""
 
 from __future__ import annotations
 
@@ -14,16 +15,15 @@ from patchstack.observe.runner import Runner
 from patchstack.observe.settings import Environment
 
 TOOLS = ("llama-completion", "llama-server", "llama-perplexity", "llama-batched-bench")
-"""Programs of llama.cpp that accept `--list-devices`, in the order they are tried."""
+"""Programs of llama.cpp that accept `--list-devices`, in the order in which they are tried."""
 _HEAD = b"Available devices:"
 _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
 def require_gpu(runner: Runner) -> None:
-    """Raise `NotFit` if one of llama.cpp's programs lists no CUDA device, so that it would compute on the CPU. If none
-    exists or supports `--list-devices`, the check is skipped. The list is not cached: it can change with the machine,
-    without a change of an observation's key.
-    """
+    """Raise `NotFit` if a program of llama.cpp lists no CUDA device, because it would compute on the CPU. The check is
+    skipped if the build has none of these programs, or if the program does not support `--list-devices`. The list is
+    not cached: it can change with the machine, although no key of an observation changes."""
     program = next((name for name in TOOLS if name in runner.programs()), None)
     if program is None:
         return
@@ -33,12 +33,12 @@ def require_gpu(runner: Runner) -> None:
         return
     others = ", ".join(line.strip() for line in listed.decode("utf-8", "replace").splitlines() if line.strip())
     raise NotFit(
-        f"{program} sees no CUDA device (it lists {others or 'none'}): it would compute on the CPU",
-        hint="patchstack gpu status shows the driver; the build may need a newer one",
+        f"{program} finds no CUDA device (it lists {others or 'none'}), so it would compute on the CPU",
+        hint="patchstack gpu status shows the driver; the build may need a newer driver",
     )
 
 
-# Options of llama-completion and llama-server for input and display, which do not affect how it is computed.
+# Options of llama-completion and llama-server for input and display. They do not affect the computation.
 _WORDS = (
     *("-no-cnv", "--no-conversation", "-cnv", "--conversation", "-st", "--single-turn", "--jinja", "--no-jinja"),
     *("--ignore-eos", "--no-display-prompt", "-sp", "--special", "--simple-io", "-e", "--escape", "--no-escape"),
@@ -51,18 +51,19 @@ _QUIET = ("GGML_NO_BACKTRACE",)  # affects only the output of a crash
 
 
 def path_args(prompting: Prompting) -> tuple[str, ...]:
-    """Return the arguments of a prompt that choose the compute path, for a tool that reads a text."""
+    """Return the arguments of a prompt that select the compute path, for a tool that reads a text."""
     layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
     return (*layers, *attention, *_without_words(prompting.args))
 
 
 def same_path(prompting: Prompting, side: Side) -> str | None:
-    """Return why a side of a KL divergence has a different compute path than a prompt, None if they are the same."""
+    """Return why a side of a KL divergence has a different compute path than a prompt. Return None if the paths are the
+    same."""
     mine, theirs = _settled(path_args(prompting)), _settled((*KL_FIXED, *side.args))
     if side.model != prompting.model:
         return f"its model is {side.model.name}, not {prompting.model.name}"
     if mine != theirs:
-        return f"it runs with {' '.join(theirs)}, and the gate with {' '.join(mine)}"
+        return f"it runs with {' '.join(theirs)}, but the gate with {' '.join(mine)}"
     return None
 
 
@@ -72,7 +73,8 @@ def same_environment(one: Environment, other: Environment) -> bool:
 
 
 def _settled(args: Sequence[str]) -> tuple[str, ...]:
-    """Return arguments in a normal form: the last `-ngl` and `-fa` win, and arguments of every gate run are omitted."""
+    """Return arguments in a normal form. The last `-ngl` and the last `-fa` count. Arguments that every run of a gate
+    has are omitted."""
     last: dict[str, str] = {}
     rest: list[str] = []
     words = iter(args)

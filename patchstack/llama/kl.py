@@ -1,4 +1,5 @@
-"""Measure KL divergence with `llama-perplexity`: its output, its base, and one measurement."""
+"""Measure the KL divergence of two models with `llama-perplexity`: read its output, make a base, and compare with
+it."""
 
 from __future__ import annotations
 
@@ -30,16 +31,16 @@ _TRAINED = re.compile(r"model was trained on only (\d+) context tokens")
 _NUMBER = r"(-?(?:nan|inf|\d+(?:\.\d+)?(?:e[+-]?\d+)?))"
 _VALUE = re.compile(rf"(.+?)\s*:\s*{_NUMBER}\s*%?(?:\s*±\s*{_NUMBER}\s*%?)?\Z")
 _CHUNK = re.compile(r"\s*(\d+)\s+\S+ ±.*%\Z")
-_LONGEST = 1000  # the longest line that is read for these
+_LONGEST = 1000  # the maximum length of a line that is read
 _PERCENTILES = ("99.9%", "99.0%", "95.0%", "90.0%", "10.0%", "5.0%", "1.0%", "0.1%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The contents of the log. `chunks`, `context` (tokens), `batch` (tokens) and `sequences` are those of the
-    computation, None if it did not start; `vocabulary` is the size of the vocabulary; `complaints` are errors;
-    `estimate` is the final perplexity of making a base; `trained` is the training context of the model, if that is
-    shorter."""
+    """The parsed log of a run. `chunks`, `context` (tokens), `batch` (tokens) and `sequences` are None if the
+    computation did not start. `vocabulary` is the size of the vocabulary. `complaints` are the errors. `estimate` is
+    the final perplexity, which is printed when a base is made. `trained` is the training context of the model, if it is
+    shorter than `context`."""
 
     chunks: int | None
     context: int | None
@@ -53,9 +54,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The difference of a model from a base. Divergences are in nats; `same_top` and its error are in percent of the
-    positions at which both have the same most probable token. `percentiles` are those of the divergences, by name
-    (`99.9%`). Any figure may be NaN or infinite. `rows` is the number of chunks with a line."""
+    """The difference of a model from a base. Divergences are in nats. `same_top` is the percentage of positions at
+    which both have the same most probable token, with its error. `percentiles` are those of the divergences, by name
+    (`99.9%`). Any figure may be NaN or infinite. `rows` is the number of chunks for which the tool printed a line."""
 
     rows: int
     mean: float
@@ -71,13 +72,13 @@ class Statistics:
 
     @property
     def finite(self) -> bool:
-        """Whether the divergences, and the figures used for them, are finite."""
+        """Whether the divergences, and the figures that they depend on, are finite."""
         values = (self.mean, self.maximum, self.median, self.minimum, self.same_top, *self.percentiles.values())
         return all(map(math.isfinite, (*values, self.perplexity)))
 
 
 def read_log(stderr: bytes) -> Log:
-    """Return the log of either run. Does not raise: missing parts are None."""
+    """Parse the log of either run. Does not raise: missing parts are None."""
     computing: tuple[int, ...] | None = None
     vocabulary = trained = None
     estimate = None
@@ -107,7 +108,7 @@ def read_log(stderr: bytes) -> Log:
 
 
 def read_statistics(stdout: bytes) -> Statistics | None:
-    """Return the statistics, None if any line of them is missing (below 100 positions there are none)."""
+    """Parse the statistics. Return None if a line is missing. Below 100 positions, the tool prints no statistics."""
     values: dict[str, tuple[float, float]] = {}
     rows = 0
     for line in _lines(stdout):
@@ -135,14 +136,15 @@ def read_statistics(stdout: bytes) -> Statistics | None:
 
 
 def positions_of(chunks: int, context: int) -> int:
-    """Return how many positions are compared: the second half of each chunk without the last position (`n_ctx - 1 -
+    """Return how many positions are compared: the second half of each chunk, without the last position (`n_ctx - 1 -
     n_ctx/2`)."""
     return chunks * (context - 1 - context // 2)
 
 
 def base_size(chunks: int, context: int, vocabulary: int) -> int:
-    """Return the size of a base in bytes: a header (`_logits_`, context, vocabulary, chunks), the tokens, and for each
-    position a scale, an offset and 16 bits for each token, rounded up to an even number of tokens."""
+    """Return the size of a base in bytes. A base has a header (`_logits_`, context, vocabulary, chunks) and the tokens.
+    For each position, it has a scale, an offset, and 16 bits for each token of the vocabulary, whose size is rounded up
+    to an even number."""
     return 20 + 4 * context * chunks + positions_of(chunks, context) * (2 * ((vocabulary + 1) // 2) + 4) * 2
 
 
@@ -158,21 +160,22 @@ def _number(text: str) -> float:
 
 
 PROGRAM = "llama-perplexity"
-LEAST = 100  # positions; below this the tool prints no statistics
+LEAST = 100  # the minimum number of positions for which the tool prints statistics
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
 FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison: a model, and how it is run. `args` come last and override the others."""
+    """One side of a comparison: a model, and how it is run. `args` come last and override the arguments of
+    patchstack."""
 
     model: Model
     args: tuple[str, ...] = ()
     env: Environment = ()
 
     def same_run(self, other: Side) -> bool:
-        """Return whether both are run with the same settings."""
+        """Return whether both sides run with the same settings."""
         env, theirs = merged(_ENVIRONMENT, self.env), merged(_ENVIRONMENT, other.env)
         return self.model == other.model and self.args == other.args and env == theirs
 
@@ -184,9 +187,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The models to compare, and the text. `context`, `batch` and `ubatch` are in tokens and equal for both sides,
-    because a different batch gives different figures. `chunks` of `context` tokens are taken from the start of the
-    text, all of it if None."""
+    """The models to compare, and the text. `context`, `batch` and `ubatch` are in tokens. They are the same for both
+    sides, because a different batch gives different figures. `chunks` is the number of chunks of `context` tokens to
+    use from the start of the text; None means all."""
 
     base: Side
     test: Side
@@ -201,8 +204,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The result of a comparison. `fault` is why there are no `statistics`, `failed` whether that is a FAIL; `kept` is
-    the base's name and `size` its correct size in bytes, if known."""
+    """The result of a comparison. `fault` says why `statistics` are missing, and `failed` is true if this is a FAIL.
+    `kept` is the name of the base, and `size` its correct size in bytes; 0 if unknown."""
 
     context: int
     statistics: Statistics | None
@@ -224,7 +227,7 @@ class _Unmeasured(Exception):
 
 
 def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None) -> str | None:
-    """Return why the tool would reject these settings, None if it accepts them."""
+    """Return why the tool would reject these settings. Return None if it accepts them."""
     if not 8 <= context <= 1 << 20:
         return f"a context of {context} is not from 8 to {1 << 20}"
     if batch >= context and batch % context:
@@ -232,22 +235,22 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
     if not 1 <= ubatch <= batch:
         return f"a physical batch of {ubatch} is not from 1 to the batch of {batch}"
     if chunks is not None and chunks < 1:
-        return f"{chunks} is not a number of chunks"
+        return f"{chunks} chunks: at least 1 is needed"
     if chunks is not None and (short := too_few(chunks, context)):
         return short
     return None
 
 
 def too_few(chunks: int, context: int) -> str | None:
-    """Return why `chunks` chunks give no statistics, None if they do."""
+    """Return why this number of chunks gives no statistics. Return None if it does."""
     positions = positions_of(chunks, context)
     if positions >= LEAST:
         return None
-    return f"{chunks} chunks of {context} tokens give {positions} positions, and statistics need {LEAST}"
+    return f"{chunks} chunks of {context} tokens give {positions} positions, but statistics need {LEAST}"
 
 
 def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, salt: str = "") -> Measured:
-    """Run a comparison. `base_runner` has the programs that make the base. Raises what a runner raises."""
+    """Run a comparison. `base_runner` has the programs that make the base. Raises the errors of the runners."""
     attempts: list[Attempt] = []
     kept, size, log = "", 0, None
     try:
@@ -288,14 +291,14 @@ def base_invocation(comparison: Comparison, kept: str) -> Invocation:
 
 
 def compare_invocation(comparison: Comparison, kept: str, what: str = "compare") -> Invocation:
-    """Return the run that compares. It reads the text's tokens from the base."""
+    """Return the run that compares. It reads the tokens of the text from the base."""
     own = ("--kl-divergence", "--kl-divergence-base", f"{{kept:{kept}}}")
     return _invocation(comparison, comparison.test, what, own, inputs={}, keeps=())
 
 
 def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
-    """Return why a base cannot be trusted; None if it can, or if its build is at fault. `size` is the file's size in
-    bytes, if known."""
+    """Return why a base cannot be trusted. Return None if it can, or if its build is at fault. `size` is the size of
+    the file in bytes; None if unknown."""
     if complaint := _ended_badly(seen, comparison.base.pinned):
         return complaint
     if seen.code != 0:
@@ -309,7 +312,7 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
     if log.complaints:
         return f"the base could not be made: {told}"
     if log.chunks is None or log.estimate is None:
-        return "the base could not be made: its log does not say that it was computed to the end"
+        return "the base could not be made: its log does not show that the computation finished"
     if not math.isfinite(log.estimate):
         return Settled("the base model gives no numbers: its perplexity is not finite")
     if log.context != comparison.context:
@@ -324,7 +327,7 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
 
 
 def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | None:
-    """Return why a comparison cannot be judged; None if it can, or if the build is at fault."""
+    """Return why a comparison cannot be judged. Return None if it can, or if the build is at fault."""
     if complaint := _ended_badly(seen, pinned):
         return complaint
     if seen.code != 0:
@@ -336,7 +339,7 @@ def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | No
     if log.complaints:
         return f"nothing was compared: {told}"
     if (log.chunks, log.context, log.batch, log.sequences) != (base.chunks, base.context, base.batch, base.sequences):
-        return f"it compared {_shape(log)}, and the base is {_shape(base)}"
+        return f"it compared {_shape(log)}, but the base is {_shape(base)}"
     if statistics is None:
         return "the statistics are missing"
     if statistics.rows != base.chunks:
@@ -351,7 +354,7 @@ def _hopeless(comparison: Comparison) -> str | None:
 
 
 def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
-    """Return a name of the runner's build and machine."""
+    """Return a name for the build and machine of a runner: the key of an observation."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
     observed = retry(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts
@@ -361,7 +364,7 @@ def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
 
 
 def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[Attempt], *, own: bool) -> Log:
-    """Make the base, or reuse the cached one, and return the log of its making."""
+    """Make the base, or use a known one. Return the log of the run that made it."""
 
     def complaint(seen: Observation) -> str | None:
         size = runner.size_of(kept)
@@ -399,7 +402,7 @@ def _compared(
 
 
 def _name(comparison: Comparison, build: str, model: str) -> str:
-    """Return the name of a base: the digest of all its inputs."""
+    """Return the name of a base. It contains a digest of all inputs."""
     parts = {
         "build": build,
         "model": model,
@@ -434,7 +437,7 @@ def _invocation(
 
 
 def _ended_badly(seen: Observation, pinned: bool) -> str | None:
-    """Return why a run cannot be judged, by its exit status and the end of its log."""
+    """Return why a run cannot be judged, from its exit status and the end of its log. Return None if it can."""
     if fault := fault_of(seen, pinned=pinned):
         if fault.by_build:
             return None

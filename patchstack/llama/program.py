@@ -1,8 +1,10 @@
-"""A program of a build with its arguments, and the line that proves that its output is complete. llama.cpp's tools
-print through a queue that a separate thread writes (`common/log.cpp`). Entries left in the queue at exit are lost,
-although the exit status is 0 (ggml-org/llama.cpp#22142). The queue keeps its order and every entry is flushed, so a
-line that a tool queues after all its results proves that the results are out: the sentinel. Later lines do not matter
-(`-lv 4` prints a table of memory, a patch may print counters from a destructor).
+"""A program of a build with its arguments, and its sentinel: the line that proves that its output is complete.
+
+llama.cpp's tools print through a queue that a separate thread writes (`common/log.cpp`). Entries that are in the queue
+at exit are lost, although the exit status is 0 (ggml-org/llama.cpp#22142). The queue keeps the order of its entries,
+and every entry is flushed. So if a line that a tool queues after all its results was printed, the results were printed,
+too. Lines after the sentinel do not matter, such as the table of memory with `-lv 4`, or counters that a patch prints
+from a destructor.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, merged
 
 GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
-"""The last line of `common_perf_print` (`common/sampling.cpp`). Needs `--perf`, and `-lv 4` except for completion."""
+"""The last line of `common_perf_print` (`common/sampling.cpp`). It needs `--perf`, and also `-lv 4` for all tools
+except llama-completion."""
 
 MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
-"""The last line of `common_memory_breakdown_print`. Needs `--perf -lv 4`."""
+"""The last line of `common_memory_breakdown_print`. It needs `--perf -lv 4`."""
 
 _OF_TOOLS = {
     "llama-completion": GRAPHS_REUSED,
@@ -28,13 +31,14 @@ _OF_TOOLS = {
 SECONDS = 600
 TRIES = 5
 NONE = "none"
-"""No sentinel: the program prints no line that proves that its output is complete."""
+"""The value for no sentinel: the program prints no line that proves that its output is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to run. `sentinel` is the pattern of the line that proves that its output is complete, None if there is
-    no such line. `seconds` is wall time; `tries` is the total number of tries if a run cannot be judged."""
+    """A program to run. `sentinel` is the pattern of the line that proves that its output is complete; None if it
+    prints no such line. `seconds` is the limit of wall time. `tries` is how many times a run is tried until it can be
+    judged."""
 
     name: str
     args: tuple[str, ...] = ()
@@ -45,7 +49,7 @@ class Program:
     tries: int = TRIES
 
     def invocation(self, what: str, env: Environment = (), *, brings: tuple[str, ...] = ()) -> Invocation:
-        """Return one run of it, with additional variables."""
+        """Return one run of the program. `env` are additional variables. `brings` are files that the run leaves."""
         return Invocation(
             what=what,
             program=self.name,
@@ -58,12 +62,12 @@ class Program:
 
     @property
     def pinned(self) -> bool:
-        """Whether all its models are known to match their digests."""
+        """Whether all models are known to match their digests."""
         return all(model.sha256 is not None for model in self.models)
 
     def complete(self) -> Complete:
-        """Return a function that decides whether a run can be judged: it exited by itself and printed its sentinel. A
-        failure caused by the build can be judged too."""
+        """Return a function that says why a run cannot be judged. A run can be judged if it exited by itself and
+        printed its sentinel, or if it failed because of the build."""
 
         def complaint(seen: Observation) -> str | None:
             if fault := fault_of(seen, pinned=self.pinned):
@@ -73,28 +77,29 @@ class Program:
         return complaint
 
     def lost(self, seen: Observation) -> str | None:
-        """Return why the output of a run may be incomplete; None if it is complete, or if there is no sentinel."""
+        """Return why the output of a run may be incomplete. Return None if it is complete, or if the program has no
+        sentinel."""
         if self.sentinel is None:
             return None
         missing = sentinel_missing(seen.stderr, self.sentinel)
-        # llama.cpp's tools write the model's text to stdout, which may contain anything.
+        # The stdout of llama.cpp's tools has the text of the model, which may contain anything.
         if missing and not loses_output(self.name):
             return sentinel_missing(seen.stdout, self.sentinel)
         return missing
 
 
 def program_problem(name: str) -> str | None:
-    """Return why a text is not the name of a program, None if it is."""
+    """Return why a text is not the name of a program. Return None if it is."""
     if "/" in name or name in (".", ".."):
-        return f"{name!r} is a path; a program is named as it is below the build's bin"
+        return f"{name!r} is a path; give the name of a program in the build's bin directory"
     return None
 
 
 def sentinel_of(program: str) -> str | None:
-    """Return the sentinel of a tool of llama.cpp, None if it has no known one."""
+    """Return the sentinel of a tool of llama.cpp. Return None if none is known."""
     return _OF_TOOLS.get(program)
 
 
 def loses_output(program: str) -> bool:
-    """Return whether a program prints through llama.cpp's queue, so that a missing line may have been lost."""
+    """Return whether a program prints through llama.cpp's queue, which can lose lines at exit."""
     return program.startswith("llama-")

@@ -20,12 +20,12 @@ _SETTINGS = {
     **dict.fromkeys(("-ngl", "--gpu-layers", "--n-gpu-layers"), "gpu_layers"),
     **dict.fromkeys(("-fa", "--flash-attn"), "flash_attention"),
 }
-"""Arguments that have settings."""
+"""Arguments that are also settings, with the name of the setting."""
 _TAKEN = {
-    "--no-perf": "would remove the line that shows that nothing was lost",
-    "--log-disable": "would remove the line that shows that nothing was lost",
-    "-fit": "is always off: otherwise sizes would depend on the free memory",
-    "--fit": "is always off: otherwise sizes would depend on the free memory",
+    "--no-perf": "removes the line that shows that no output was lost",
+    "--log-disable": "removes the line that shows that no output was lost",
+    "-fit": "is always off: otherwise, sizes would depend on the free memory",
+    "--fit": "is always off: otherwise, sizes would depend on the free memory",
     "--temp": "is always 0",
     "--temperature": "is always 0",
 }
@@ -33,8 +33,8 @@ _TAKEN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompting:
-    """A prompt, and how it is run. The defaults are those of the notebook's canonical run. `models` are further models
-    named in `args`."""
+    """A prompt, and how it is run. The defaults are those of the notebook's canonical run. `models` are additional
+    models that `args` refer to."""
 
     model: Model
     prompt: str
@@ -51,13 +51,14 @@ class Prompting:
     tries: int = TRIES
 
     def completion(self) -> Program:
-        """`llama-completion`, greedy. `-no-cnv` is used only if `args` has it, because a transcript depends on the
-        exact arguments. `-fit off` keeps sizes independent of the free memory. `--perf` makes it print the sentinel."""
+        """Return `llama-completion` with greedy sampling. `-no-cnv` is used only if `args` has it, because a transcript
+        depends on the exact arguments. `-fit off` makes sizes independent of the free memory. `--perf` makes the
+        program print the sentinel."""
         sampling = ("--temp", "0", "--seed", str(self.seed), "-n", str(self.tokens), "-p", self.prompt)
         return self._program(COMPLETION, (*self._loading(self.context), *sampling, "-fit", "off", "--perf"))
 
     def server(self, slots: int) -> Program:
-        """Return `llama-server` with `slots` slots, each with the context of the completion."""
+        """Return `llama-server` with `slots` slots. Each slot has the context of the completion."""
         return self._program(SERVER, (*self._loading(self.context * slots), "-np", str(slots), "-fit", "off"))
 
     def _loading(self, context: int) -> tuple[str, ...]:
@@ -82,15 +83,15 @@ def in_a_suite(setting: str) -> str:
 
 
 def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_suite) -> list[tuple[str, str]]:
-    """Return the problems of a prompt's settings, each with its key. `named` returns how a setting is written in its
-    source."""
+    """Return the problems of a prompt's settings, each with the name of the setting. `named` returns a setting as the
+    user writes it."""
     found = []
     if not prompting.prompt.strip():
         found.append(("prompt", "the prompt is empty"))
     if problem := placeholder_problem(prompting.prompt):
         found.append(("prompt", problem))
     if "\0" in prompting.prompt:
-        found.append(("prompt", "no argument of a program can hold a NUL"))
+        found.append(("prompt", "the prompt contains a NUL, which an argument cannot contain"))
     if prompting.flash_attention not in ("on", "off", "auto"):
         found.append(("flash_attention", f"{prompting.flash_attention!r} is none of on, off and auto"))
     for text in prompting.args:
@@ -103,7 +104,7 @@ def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_
         found.append(("tokens", f"{prompting.tokens} do not fit into a context of {prompting.context}"))
     found += [("env", problem) for name, _ in prompting.env if (problem := variable_problem(name))]
     if prompting.sentinel == NONE:
-        found.append(("sentinel", "none: a text that may be cut short is not a transcript"))
+        found.append(("sentinel", "none: without a sentinel, the transcript may be incomplete"))
     elif problem := pattern_problem(prompting.sentinel):
         found.append(("sentinel", problem))
     return found

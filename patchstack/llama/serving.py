@@ -1,4 +1,4 @@
-"""Run a llama-server with the client: arguments, the client's files, and the results of both."""
+"""Run a llama-server with the client: the arguments, the files of the client, and the results of both."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from patchstack.observe.sentinel import lines_of
 
 RECORD = "record.json.gz"
 URL = "http://{address}"
-"""The URL of the server. The address is known when it listens."""
+"""The URL of the server. The address is known when the server listens."""
 _CLIENT, _PLAN = "client.pyz", "plan.json"
 _REUSED = re.compile(r"graphs reused = +(\d+)")
 _NUMBER = re.compile(r"(\w+)=(\d+)(?= |$)")
 
 
 def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppable: bool = False) -> Beside:
-    """Return the client as the companion program of a server. It gets an API key as a variable, which is not stored.
-    With `stoppable`, Ctrl-C still leaves a record."""
+    """Return the client as the companion program of a server. `key` is an API key; the client gets it as an environment
+    variable, which is not stored. With `stoppable`, the client still leaves a record after Ctrl-C."""
     return Beside(
         what="measure",
         args=("-I", "-S", f"{{here}}/{_CLIENT}", f"{{here}}/{_PLAN}", f"{{here}}/{RECORD}"),
@@ -35,7 +35,8 @@ def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppa
 
 
 def server_arguments(model: str, streams: int, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of a llama-server for `streams` parallel streams. Those of the user come last."""
+    """Return the arguments of a llama-server for `streams` parallel streams. The arguments of the user, `more`, come
+    last."""
     own = ["-m", f"{{model:{model}}}", "--metrics", "--no-webui"]
     if not any(text.partition("=")[0] in ("-np", "--parallel") for text in more):
         own += ["-np", str(min(streams, 256))]
@@ -43,7 +44,7 @@ def server_arguments(model: str, streams: int, more: Sequence[str]) -> tuple[str
 
 
 def record_of(seen: Observation) -> bytes | str:
-    """Return the client's record of a run, or a message why there is none."""
+    """Return the client's record of a run, or the reason why it is missing."""
     content = seen.files.get(RECORD)
     if content:
         return content
@@ -54,9 +55,7 @@ def record_of(seen: Observation) -> bytes | str:
         return f"{failed}{last}"
     if seen.ending is Ending.TIMED_OUT:
         what = (
-            "the run exceeded its time limit, and was ended"
-            if "running" in said
-            else "the server was not ready in time"
+            "the run did not finish in time and was ended" if "running" in said else "the server was not ready in time"
         )
         return f"{what}{last}"
     if not said:
@@ -65,7 +64,7 @@ def record_of(seen: Observation) -> bytes | str:
 
 
 def trace_of(stderr: bytes) -> Mapping[str, float] | None:
-    """Return the totals of the admission trace that a server printed at exit, None if it printed none."""
+    """Return the totals of the admission trace that a server printed at exit. Return None if it printed none."""
     for line in reversed(list(lines_of(stderr))):
         for marks in (SERVING, ADMISSION):
             at = line.find(marks.summary) if marks.summary is not None else -1
@@ -76,7 +75,7 @@ def trace_of(stderr: bytes) -> Mapping[str, float] | None:
 
 
 def reused_graphs(stderr: bytes) -> int | None:
-    """Return how many graphs a server reused, by its last report; None if it printed none."""
+    """Return how many graphs a server reused, from its last report. Return None if it printed none."""
     found = [int(match[1]) for line in lines_of(stderr) if (match := _REUSED.search(line))]
     return found[-1] if found else None
 
@@ -84,4 +83,4 @@ def reused_graphs(stderr: bytes) -> int | None:
 def _last_words(stderr: bytes) -> str:
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|fail|abort|couldn't|cannot", line, re.IGNORECASE)] or lines
-    return f"; the server's last message: {telling[-1][:200]}" if telling else ""
+    return f"; the last output of the server: {telling[-1][:200]}" if telling else ""

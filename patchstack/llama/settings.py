@@ -1,4 +1,4 @@
-"""Settings that several kinds share, for a prompt to a model or for a program with its own arguments."""
+"""Settings that several kinds have in common, for a prompt to a model or for a program with its own arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CONTEXT = Setting[int](
     default=4096,
     unit="tokens",
     metavar="N",
-    help="The context's size, in tokens.",
+    help="The size of the context.",
 )
 GPU_LAYERS = Setting[int](
     name="gpu_layers",
@@ -52,7 +52,7 @@ GPU_LAYERS = Setting[int](
     default=99,
     unit="layers",
     metavar="N",
-    help="The number of layers on a GPU.",
+    help="The number of layers on the GPU.",
 )
 SEED = Setting[int](name="seed", form=Whole(0, (1 << 32) - 1), default=1, metavar="N", help="The sampler's seed.")
 FLASH_ATTENTION = Setting[str](
@@ -75,25 +75,29 @@ ENV = Setting[Environment](
     form=Variables(),
     default=(),
     metavar="K=V",
-    help="A variable for the program, which gets no others (repeat).",
+    help="An environment variable of the program; it gets no others (repeat).",
 )
 SENTINEL = Setting[str | None](
     name="sentinel",
     form=Pattern(words=(NONE,)),
     default=None,
     metavar="REGEX",
-    help="A pattern of the line that only complete output has; none: do not check.",
+    help="A line that only complete output has; none: do not check.",
 )
 SECONDS = Setting[int](
-    name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="How long one run may take."
+    name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="The time limit of one run."
 )
 TRIES = Setting[int](
-    name="tries", form=Whole(1, 20), default=5, metavar="N", help="How often a run that cannot be judged is tried."
+    name="tries",
+    form=Whole(1, 20),
+    default=5,
+    metavar="N",
+    help="The maximum number of tries for a run that cannot be judged.",
 )
 LOADING = (CONTEXT, GPU_LAYERS, SEED, FLASH_ATTENTION, ARGS)
 """The settings for loading a model with a prompt."""
 PROMPTING = (MODEL, PROMPT, TOKENS, *LOADING, ENV, SENTINEL, SECONDS, TRIES)
-"""All settings that `prompting_of` reads. A kind without one of them uses its default."""
+"""All settings that `prompting_of` reads. If a kind does not declare one of them, its default is used."""
 
 PROGRAM = Setting[str](
     name="program",
@@ -111,7 +115,7 @@ ITS_MODEL = Setting[Model](
     metavar="FILE",
     help="A model: {model:model} in --arg stands for its path.",
 )
-"""The model of a program with its own arguments, which refer to it."""
+"""The model of a program with its own arguments. They refer to it as `{model:model}`."""
 SWITCH = Setting[Environment](
     name="switch",
     form=Variables(),
@@ -129,13 +133,13 @@ MARGIN = Setting[float](
     ),
     default=0.0,
     metavar="P",
-    help="If the probabilities of the tokens differ by no more than this: INVALID, not FAIL.",
+    help="If the tokens differ by at most this in probability: INVALID, not FAIL.",
 )
 
 
 def prompting_of(values: Values) -> Prompting:
-    """Return the prompt for the settings of `PROMPTING`. Complaints about incompatible settings are added to the
-    values."""
+    """Return the prompt for the settings of `PROMPTING`. Complaints about incompatible settings are added to
+    `values`."""
     args = values[ARGS]
     prompting = Prompting(
         model=values[MODEL],

@@ -1,4 +1,4 @@
-"""Transcripts: a model's output as bytes, their digests, and the first difference of two."""
+"""Transcripts: the output of a model as bytes, its digest, and the first difference of two transcripts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BLANK = (b"", b"\n", b"\n\n", b"\n\n\n", b" ", b"\r\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first difference of two texts. `position` counts characters from 0; `expected` and `actual` are the texts
-    from there on, `before` is the common text just before."""
+    """The first difference of two texts. `position` counts characters from 0. `before` is the common text just before
+    it. `expected` and `actual` are the texts that follow."""
 
     position: int
     before: str
@@ -29,12 +29,13 @@ class Difference:
 
 
 def digest_like(text: bytes, reference: str) -> str:
-    """Return the digest of a transcript, of the same kind as a reference: MD5 (32 digits) or SHA-256 (64)."""
+    """Return the digest of a transcript. It is of the same kind as the reference: MD5 (32 digits) or SHA-256 (64
+    digits)."""
     return sha256_of(text) if len(reference) == 64 else md5_of(text)
 
 
 def md5_of(text: bytes) -> str:
-    """Return the MD5 in hex, as `md5sum` prints it. The notebook's references have this form."""
+    """Return the MD5 in hex, as `md5sum` prints it. The references of the notebook have this format."""
     return hashlib.md5(text, usedforsecurity=False).hexdigest()
 
 
@@ -44,17 +45,17 @@ def sha256_of(text: bytes) -> str:
 
 
 def reference_problem(reference: str) -> str | None:
-    """Return what is wrong with a reference digest, None if it is valid."""
+    """Return the problem of a reference digest. Return None if it is valid."""
     if not _DIGEST.match(reference):
         return f"{reference!r} is not a digest: 32 (MD5) or 64 (SHA-256) lower-case hexadecimal digits"
     if any(reference in (md5_of(blank), sha256_of(blank)) for blank in _BLANK):
-        return f"{reference} is the digest of nothing: the run that it was taken from lost its output"
+        return f"{reference} is the digest of an empty text: its run lost the output"
     return None
 
 
 def difference(expected: bytes, actual: bytes) -> Difference | None:
-    """Return the first difference of two transcripts; None if they are equal. Bytes that are not UTF-8 are shown as
-    `\\xff`."""
+    """Return the first difference of two transcripts. Return None if they are equal. Bytes that are not UTF-8 are shown
+    as `\\xff`."""
     if expected == actual:
         return None
     one, other = (text.decode("utf-8", "surrogateescape") for text in (expected, actual))
@@ -69,7 +70,7 @@ def difference(expected: bytes, actual: bytes) -> Difference | None:
 
 
 def as_text(transcript: bytes, limit: int = 8192) -> str | None:
-    """Return a transcript as text, None if it is not text or longer than `limit` bytes."""
+    """Return a transcript as text. Return None if it is not UTF-8, or is longer than `limit` bytes."""
     if len(transcript) > limit:
         return None
     try:

@@ -159,7 +159,7 @@ def test_who_waits_for_a_build_that_is_killed_makes_it(tmp_path: Path) -> None:
     waiter = toy.start("--json")
     assert waiter.stderr is not None
     said = ""
-    while "is making the same build: waiting for it" not in said:
+    while "which makes the same build" not in said:
         line = waiter.stderr.readline()
         assert line, said
         said += line
@@ -218,7 +218,7 @@ def test_a_stored_binary_that_was_changed_is_not_trusted(toy: Toy) -> None:
         file.write(b"x")
     again = toy.build("--json", check=True)
     assert again.document["hit"] is False
-    assert "was changed: it is made again" in again.stderr
+    assert "was changed; it is made again" in again.stderr
     assert again.document["binaries"] == first["binaries"]
 
 
@@ -241,7 +241,7 @@ def test_a_build_made_with_ccache_is_not_given_to_one_that_wants_none(toy: Toy) 
     assert toy.build("--json", check=True).document["ccache"] is not None
     without = toy.build("--json", "--no-ccache", check=True)
     assert without.document["hit"] is False
-    assert "was made with ccache: building it again without" in without.stderr
+    assert "was made with ccache; it is made again without ccache" in without.stderr
     assert toy.build("--json", "--no-ccache", check=True).document["hit"] is True
     assert toy.build("--json", check=True).document["hit"] is True
 
@@ -331,10 +331,10 @@ def test_gc_removes_what_was_not_used_for_long(toy: Toy) -> None:
         (["--at", "9"], 2, "no patch has number 9"),
         (["--memory", "much"], 2, "--memory much is not a size"),
         (["--time", "soon"], 2, "--time soon is not a time"),
-        (["--source", "."], 2, "which variant?"),
+        (["--source", "."], 2, "no variant given"),
         (["--source", ".", "--at", "1"], 2, "--source is a whole tree: leave out --at"),
         (["--platform", "linux/riscv64"], 3, "not linux/riscv64"),
-        (["--define", "1x=2"], 2, "1x is not a name"),
+        (["--define", "1x=2"], 2, "1x is not a valid name"),
         (["--older-than", "3"], 2, "--older-than needs --gc"),
         (["--unproven", "nonsense"], 2, "--unproven nonsense: no such proof"),
         (["nowhere"], 2, "there is no series nowhere"),

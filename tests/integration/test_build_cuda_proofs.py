@@ -99,14 +99,14 @@ def test_the_same_code_is_no_build_without_cuda(tmp_path: Path) -> None:
         (
             FOR_90,
             ("121a",),
-            "asked for sm_121a; libscale.so has machine code for sm_90; no binary has machine code for sm_121a",
+            "requested sm_121a; libscale.so has machine code for sm_90; no binary has machine code for sm_121a",
         ),
-        ((*FOR_121A, *FOR_90), ("121a",), "asked for sm_121a; libscale.so has machine code for sm_90"),
-        (FOR_90, ("90", "121a"), "asked for sm_90, sm_121a; no binary has machine code for sm_121a"),
+        ((*FOR_121A, *FOR_90), ("121a",), "requested sm_121a; libscale.so has machine code for sm_90"),
+        (FOR_90, ("90", "121a"), "requested sm_90, sm_121a; no binary has machine code for sm_121a"),
         (
             PTX_ALONE,
             ("121a",),
-            "asked for sm_121a; libscale.so has device code, but machine code for no architecture;"
+            "requested sm_121a; libscale.so has device code, but no machine code;"
             " no binary has machine code for sm_121a",
         ),
     ],

@@ -75,7 +75,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
     if missing := [name for name in workload.rows if name not in found]:
         return f"{len(missing)} of {len(workload.rows)} rows are missing, the first is {missing[0]}"
     if more := [name for name in found if name not in workload.rows]:
-        return f"the output has the row {more[0]}, which was not requested"
+        return f"the row {more[0]} was not requested"
     return found
 
 

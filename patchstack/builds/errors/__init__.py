@@ -1,1 +1,1 @@
-"""The output of compilers, reduced to the first real error and the patch that wrote the line."""
+"""Find the first real error in the output of compilers, and the patch that wrote the failing line."""

@@ -1,4 +1,4 @@
-"""The first error message in a job's output: its tool, its text and its places."""
+"""Find the first error message in the output of a job: its tool, its text and the lines that it names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-_BLOCK = 40  # lines to show
-_CONTEXT = 16  # of them before the error
-_WIDTH = 2000  # characters of a line to show
+_BLOCK = 40  # the maximum number of lines to show
+_CONTEXT = 16  # the maximum number of them before the error
+_WIDTH = 2000  # the maximum number of characters of a line
 
 
 class Style(StrEnum):
-    """The format of a message: GNU's `file:line:column:`, EDG's `file(line):` (nvcc's front end), `ptxas error :` of
-    NVIDIA's tools, or that of a compiler driver, a linker, CMake, the build graph (ninja, make), or any program."""
+    """The format of an error message.
+
+    - `GNU`: `file:line:column:`, of GCC and clang.
+    - `EDG`: `file(line):`, of nvcc's front end.
+    - `NVIDIA`: `ptxas error :`, of NVIDIA's other tools.
+    - `DRIVER`, `LINKER`, `CMAKE`: of a compiler driver, a linker, or CMake.
+    - `GRAPH`: of ninja, make or a shell.
+    - `ANY`: of any program.
+    """
 
     GNU = "gnu"
     EDG = "edg"
@@ -28,8 +35,9 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """`at` is the line of the job's output where it begins. `sites` are its places as the tool wrote them, innermost
-    first. `directive`: it is an `#error`, which clang shows only by quoting the line."""
+    """An error message. `at` is the index of its first line in the output of the job. `sites` are the places that it
+    names, as the tool wrote them, innermost first. `block` are the lines to show. `directive` is true for an `#error`;
+    clang shows this only in the quoted line."""
 
     style: Style
     at: int
@@ -92,8 +100,8 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """Return the first error in the lines, or None. CMake's errors have priority, because other errors in its output
-    did not end the configuration."""
+    """Return the first error in the lines. Return None if they contain no known error. An error of CMake has priority,
+    because earlier errors in the output of CMake did not end it."""
     wanted = set(styles)
     if Style.CMAKE in wanted:
         for at, line in enumerate(lines):
@@ -109,7 +117,7 @@ def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(St
 
 
 def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines to show, within bounds."""
+    """Return the lines to show. Their number and length are limited."""
     kept = [line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..." for line in lines]
     return tuple(kept[:_BLOCK])
 
@@ -122,7 +130,7 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
     start = _context_start(lines, at)
     before, after = lines[start:at], _after(lines, at)
     sites = [(match[1], int(match[2]))] if match is not None else []
-    if given is not None:  # a definition from the user: the error is at the use of its name
+    if given is not None:  # the error is in a definition of the command line: show where its name is used
         sites += [(m[1], int(m[2])) for line in after if (m := _EXPANDED.match(line))]
     for pattern, told in ((_REQUIRED, before), (_REQUESTED, after), (_INCLUDED, before)):
         sites += [(m[1], int(m[2])) for line in told if (m := pattern.match(line))]
@@ -137,8 +145,8 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _context_start(lines: Sequence[str], at: int) -> int:
-    """Return the index of the first line that leads to an error: includes and instantiations, with their quoted
-    lines."""
+    """Return the index of the first line that belongs to an error. Lines about includes and instantiations come before
+    the error, each with quoted lines."""
     start = begin = at
     while begin > 0 and (_CONTEXT_LINE.match(lines[begin - 1]) or _QUOTED.match(lines[begin - 1])):
         begin -= 1
@@ -148,7 +156,7 @@ def _context_start(lines: Sequence[str], at: int) -> int:
 
 
 def _after(lines: Sequence[str], at: int) -> list[str]:
-    """Return quoted lines and notes, up to the next message."""
+    """Return the quoted lines and notes after an error, up to the next message."""
     told: list[str] = []
     for line in lines[at + 1 : at + 1 + _BLOCK]:
         if _NEXT.match(line) or not line.strip():
@@ -164,7 +172,7 @@ def _edg(lines: Sequence[str], at: int) -> Diagnostic | None:
         return None if end is None else _plain(Style.EDG, lines, at, end[1])
     after = _after(lines, at)
     sites = [(match[1], int(match[2]))]
-    # EDG names the file of a line only if it differs from that of the error.
+    # EDG names the file of a place only if it differs from the file of the error.
     sites += [(m[2] or match[1], int(m[1])) for line in after if (m := _AT_LINE.match(line))]
     return Diagnostic(
         style=Style.EDG,
@@ -240,7 +248,7 @@ def _any(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _plain(style: Style, lines: Sequence[str], at: int, message: str, block: Sequence[str] = ()) -> Diagnostic:
-    """Return a message without a place."""
+    """Return an error message that names no place."""
     shown = block or [lines[at], *_after(lines, at)]
     return Diagnostic(style=style, at=at, message=message.strip(), sites=(), block=excerpt(shown))
 

@@ -1,4 +1,5 @@
-"""Find the first real error in a build's log: the output of each job, the kind of the error, and the lines to show."""
+"""Find the first real error in the log of a build: the output of each job, the kind of the error, and the lines to
+show."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from enum import StrEnum
 
 from patchstack.builds.errors.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
 
-_LINES = 100_000  # of one part; further lines are ignored
-_WIDTH = 4_000  # characters of a line, unless it is a command
+_LINES = 100_000  # the maximum number of lines of one part; further lines are ignored
+_WIDTH = 4_000  # the maximum number of characters of a line that is not a command
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _STEP = re.compile(r"\[\d+/\d+\] ")
 _FAILED = re.compile(r"FAILED: (?:\[code=\d+\] )?(\S*)")
@@ -21,7 +22,8 @@ _MAKE = re.compile(r"g?make(?:\[\d+\])?: \*\*\* \[(?:.*:\d+: )?(.+)\] Error \d+"
 
 @dataclass(slots=True, kw_only=True)
 class JobOutput:
-    """The output of one job. `target` is its first target, `command` its command line."""
+    """The output of a job. `target` is its first target, `command` its command line. `failed` is true if ninja reported
+    that the job failed."""
 
     lines: list[str] = field(default_factory=list)
     target: str | None = None
@@ -31,8 +33,8 @@ class JobOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildLog:
-    """`failed` are the failed jobs of ninja, in order. `outside` are all other lines, of CMake, make and ninja, without
-    the output of successful jobs. `target` is the first target that make gave up."""
+    """A parsed log. `failed` are the jobs that ninja reported as failed, in order. `outside` are the lines of CMake,
+    make and ninja that belong to no job. `target` is the first target that make could not build."""
 
     failed: tuple[JobOutput, ...]
     outside: list[str]
@@ -40,8 +42,9 @@ class BuildLog:
 
 
 def read_log(log: Iterable[str]) -> BuildLog:
-    """Parse a log. ninja prints a job's output in one piece, after `[k/n] what` and, for a failed job, `FAILED:` and
-    the command. Jobs in the console pool (CMake again, downloads) have these lines after their output."""
+    """Parse a log. ninja prints the output of a job as one block, after `[k/n] what`. For a failed job, `FAILED:` and
+    the command come before the output. For a job in the console pool, such as a new CMake run or a download, these
+    lines come after the output."""
     failed: list[JobOutput] = []
     outside: list[str] = []
     target = None
@@ -74,15 +77,16 @@ _TAIL = 20
 _COMPILED = re.compile(r"(?:^| )-c (?:\"([^\"]+)\"|'([^']+)'|((?:\\.|[^\s\\])+))")
 _OBJECT = re.compile(r"(?:^|[\s:(])((?:[\w.+-]+/)*)CMakeFiles/[^/\s]+\.dir/([^\s:()]+)\.o\b")
 _FETCHES = re.compile(r"download|clone|fetch|populate|Build step for", re.IGNORECASE)
-_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # made by CMake, in its own directory
+_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # created by CMake in its own directory
 _NOISE = re.compile(
     r"(?:g?make(?:\[\d+\])?|ninja): |compilation terminated\.|-- Configuring incomplete|See also \"|\s*\Z"
 )
 
 
 class FailureKind(StrEnum):
-    """Why a build failed. REJECTED: the source rejects its configuration (a static assertion, `#error`). COMPILE, LINK
-    and CONFIGURE: it does not build. All others are faults of the machine, not of the source."""
+    """Why a build failed. REJECTED means that the source rejects its configuration, with a static assertion or
+    `#error`. COMPILE, LINK and CONFIGURE mean that the source does not build. All other kinds are problems of the
+    machine, not of the source."""
 
     COMPILE = "compile"
     REJECTED = "rejected"
@@ -95,7 +99,7 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-# The cause in a message of any tool. The first match counts.
+# Patterns of causes, for the messages of all tools. The first pattern that matches counts.
 _CAUSES = (
     (
         FailureKind.OUT_OF_MEMORY,
@@ -128,7 +132,7 @@ _LINKING = re.compile(
     r"|relocation truncated to fit|DSO missing from command line|final link failed|ld returned \d+ exit status"
     r"|linker command failed"
 )
-# The state of the machine, or a user who ended the build; not faults of the source.
+# The cause is the state of the machine, or a user who ended the build, and not the source.
 _STRANGE = re.compile(
     r"Permission denied|Read-only file system|Resource temporarily unavailable|Too many open files|Input/output error"
     r"|signal terminated program|died due to signal (?:2|15)\b"
@@ -140,10 +144,13 @@ _OF_THE_MACHINE = (FailureKind.OUT_OF_MEMORY, FailureKind.NO_SPACE, FailureKind.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The first error. `file` is relative to the source's root: the file of the error, or the nearest place in the
-    source that led to it, or (with `line` None) the compiled file; None if the error names nothing in the source.
-    `sites` are all places, innermost first: the error itself, then what instantiated, included or called it; a place
-    outside the source has an absolute path. `block` are the lines to show; `target` is the target being built."""
+    """The first error of a build.
+
+    `file` is relative to the root of the source. It is the file of the error, or the nearest place in the source that
+    led to the error. If `line` is None, it is the compiled file. It is None if the error names nothing in the source.
+    `sites` are all places, innermost first: the error itself, then the places that instantiated, included or called it.
+    A place outside the source has an absolute path. `block` are the lines to show. `target` is the target that failed.
+    """
 
     kind: FailureKind
     message: str
@@ -157,9 +164,9 @@ class Failure:
 def find_failure(log: Iterable[str], *, source: str = "", build: str = "") -> Failure:
     """Return the first real error in the log of a failed build.
 
-    `source` and `build` are the absolute paths of the source's root and of CMake's directory, as the compilers saw
-    them. Warnings and the output of successful jobs are ignored. A log without a known error gives UNKNOWN with its
-    last lines.
+    `source` and `build` are the absolute paths of the source and of CMake's directory, as the compilers saw them.
+    Warnings and the output of successful jobs are ignored. If the log has no known error, the kind is UNKNOWN and the
+    block has the last lines.
     """
     read = read_log(log)
     places = _Places(source=source, build=build)
@@ -177,12 +184,12 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
     kind = _kind(found, job, places)
     message = found.message
     if found.style is Style.CMAKE and kind in _TELLING:
-        # CMake quotes a tool's message, and the line of that tool is the most informative one.
+        # CMake quotes the message of a tool. The line of the tool is the most informative line.
         said = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
-        message = message if said.endswith(":") else said  # after a colon, the message is on the lines below
+        message = message if said.endswith(":") else said  # the message follows on the next lines
     sites = found.sites
     if kind is FailureKind.NETWORK and job.lines is not read.outside:
-        # A fetch has its own build, which fails. CMake prints afterwards which line of the source requested it.
+        # A fetch fails in its own build. Afterwards, CMake prints the line of the source that required the fetch.
         outer = first_diagnostic(read.outside, styles=(Style.CMAKE,))
         sites = outer.sites if outer is not None else sites
     resolved = tuple(dict.fromkeys((*places.resolve(file), line) for file, line in sites))[:_SITES]
@@ -217,14 +224,15 @@ def _kind(found: Diagnostic, job: JobOutput, places: _Places) -> FailureKind:
     if found.style is Style.LINKER or _LINKING.search(found.message):
         return FailureKind.LINK
     if _REJECTING.search(found.message) or found.directive:
-        # An assertion in a system header means that our code is wrong, not that it rejects something.
+        # An assertion in a system header means that the source is wrong, not that it rejects its configuration.
         inside = not found.sites or not places.source or places.resolve(found.sites[0][0])[1]
         return FailureKind.REJECTED if inside else FailureKind.COMPILE
     return FailureKind.COMPILE
 
 
 def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKind) -> str | None:
-    """Return the source file that the failing command compiled, or that the linker complains about."""
+    """Return the source file that the failed command compiled, or that the linker complains about. Return None if it is
+    unknown."""
     compiled = _compiled(job, places)
     if compiled is not None:
         return compiled
@@ -239,7 +247,7 @@ def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKi
 
 
 def _compiled(job: JobOutput, places: _Places) -> str | None:
-    """Return the source file in a compiler's command line."""
+    """Return the source file in the command line of a compiler. Return None if no file of the source is compiled."""
     match = _COMPILED.search(job.command)
     if match is None:
         return None
@@ -266,9 +274,12 @@ class _Places:
     build: str
 
     def resolve(self, path: str) -> tuple[str, bool]:
-        """Return a path from the compiler, made relative to the source's root if it is inside, and whether it is
-        inside. A relative path belongs to the source (tools get absolute paths, or run below the root), unless it
-        begins with `..`: then it starts from CMake's directory."""
+        """Return a path as relative to the root of the source, and whether it is inside the source. A path outside is
+        returned as an absolute path.
+
+        A relative path belongs to the source, because tools get absolute paths or run below the root. A path that
+        begins with `..` is relative to CMake's directory.
+        """
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)
         path = posixpath.normpath(path)

@@ -29,7 +29,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlameStep:
-    """A patch of the series: its file name, and the tree after it."""
+    """A patch of the series. `label` is its file name. `tree` is the tree after the patch."""
 
     label: str
     tree: str
@@ -39,9 +39,10 @@ class BlameStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of a line. `patch`, `number` and `subject` are those of the patch that wrote it; `patch` is None for a
-    line of upstream. `path` and `line` are its place in that patch's tree; `text` is the line. `touched_by` are the
-    patches that changed the file (under any name), in order, because their changes may break a line of upstream."""
+    """The origin of a line. `patch`, `number` and `subject` are those of the patch that wrote the line; `patch` is None
+    for a line of upstream. `path` and `line` are the place of the line in the tree after that patch. `text` is the
+    line. `touched_by` are the patches that changed the file, in order, also under a different name. Such a change may
+    break a line of upstream."""
 
     patch: str | None
     number: int | None
@@ -53,8 +54,9 @@ class Origin:
 
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
-    """Return the origin of a line (from 1) of a file in the last tree; None if that tree has no such file or line (a
-    file that the build made). The answer is that of `git blame` with its default options.
+    """Return the origin of a line (from 1) of a file in the last tree. Return None if that tree has no such file or
+    line, for example because the build created the file. The result is the same as that of `git blame` with its default
+    options.
 
     Raises `MissingError` if objects are not available, or if git fails.
     """
@@ -64,7 +66,7 @@ def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path
 def who_wrote_each(
     objects: Objects, base_tree: str, steps: Sequence[BlameStep], places: Iterable[tuple[str, int]]
 ) -> tuple[Origin | None, ...]:
-    """Return the result of `who_wrote` for several places (path and line)."""
+    """Return the origin of each of several lines, as `who_wrote` does. A place is a path and a line."""
     wanted = list(places)
     last = steps[-1].tree if steps else base_tree
     lines: dict[tuple[str, str], list[int]] = {}
@@ -87,7 +89,7 @@ def who_wrote_each(
 
 
 def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
-    """Return the id of a file's content; None if the file does not exist."""
+    """Return the id of the content of a file. Return None if the file does not exist."""
     *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
     for folder in folders:
         entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == folder), None)
@@ -99,7 +101,7 @@ def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
 
 
 class _History:
-    """A temporary repository with the commits of the series."""
+    """A temporary repository with a commit for each patch of the series."""
 
     def __init__(self, root: Path, objects: Objects, base_tree: str, steps: Sequence[BlameStep]) -> None:
         self._root = root
@@ -116,7 +118,7 @@ class _History:
         self._head = parent
 
     def blame(self, path: str, blob: str, numbers: Sequence[int]) -> list[tuple[int, Origin]]:
-        """Return the origins of existing lines of a file, in order."""
+        """Return the origins of existing lines of a file, by line number, in order."""
         self._keep_object(blob)
         ranges = [f"-L{number},{number}" for number in numbers]
         said = self._git("blame", "--porcelain", *ranges, self._head, "--", path)
@@ -141,12 +143,12 @@ class _History:
                 fields = raw.split(b" ")
                 commit, line, number = fields[0].decode(), int(fields[1]), int(fields[2])
             elif raw.startswith(b"filename "):
-                # git prints the name once for each commit; a commit has the lines of a file under one name only.
+                # git prints the name once for each commit: in one commit, all lines of the file have the same name.
                 names[commit] = _unquoted(raw[9:]).decode("utf-8", "surrogateescape")
         return origins
 
     def _touched(self, path: str) -> tuple[str, ...]:
-        """Return the patches that changed a file, following renames."""
+        """Return the patches that changed a file, in order. Renames are followed."""
         said = self._git("log", "--follow", "-M", "--format=%H", self._head, "--", path)
         return tuple(self._steps[oid].label for oid in reversed(said.decode().split()) if oid in self._steps)
 
@@ -155,7 +157,8 @@ class _History:
         return git.checked(done, "git cannot say which patch wrote a line", short=True)
 
     def _keep(self, before: str, after: str) -> None:
-        """Write the differing objects of two trees that exist only in memory. Stored objects are borrowed."""
+        """Write the objects in which two trees differ, if the objects exist only in memory. Stored objects are used
+        through alternates."""
         changes = list(compare_trees(self._objects, before, after))
         want_contents(self._objects, changes)
         for change in changes:
@@ -165,7 +168,8 @@ class _History:
         self._keep_tree(after, {change.path for change in changes})
 
     def _keep_tree(self, tree: str, changed: set[bytes] | None = None) -> None:
-        """Write a tree from memory and its subtrees with changed paths (all subtrees, without a list)."""
+        """Write a tree from memory, and its subtrees that contain a path in `changed`. Without `changed`, write all
+        subtrees."""
         folders = None if changed is None else {parent for path in changed for parent in _parents(path)}
         pending = [(tree, b"")]
         while pending:
@@ -200,7 +204,7 @@ def _parents(path: bytes) -> list[bytes]:
 
 
 def _unquoted(name: bytes) -> bytes:
-    """Return a name that git printed, without C-style quoting."""
+    """Return a name as git printed it, with C-style quoting removed."""
     if not name.startswith(b'"'):
         return name
 
@@ -215,10 +219,10 @@ _FEW = 4
 
 
 def explain(log: bytes, source: Source, plan: Plan, layout: Layout) -> Rejection:
-    """Return why a build failed, if the source is the cause.
+    """Return why a build failed, if the cause is in the source.
 
-    Raises otherwise: `NotJudged` (out of memory, or no known error), `OutOfSpace`, `MissingError` (the toolkit is too
-    old), `NotHeldError` (the build needs the network, which it may not use).
+    For other causes, raises `NotJudged` (out of memory, or no known error), `OutOfSpace`, `MissingError` (the CUDA
+    toolkit is too old), or `NotHeldError` (the build needs the network, which it does not get).
     """
     lines = log.decode("utf-8", "replace").splitlines()
     failure = find_failure(lines, source=layout.source, build=layout.build)
@@ -247,7 +251,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             return OutOfSpace(
                 f"the disk of {plan.engine.spec} is full: {failure.message}",
                 problems=shown,
-                hint="docker system df on the engine's machine shows what uses it" if plan.engine.isolated else None,
+                hint="docker system df on the engine's machine shows its use" if plan.engine.isolated else None,
             )
         case FailureKind.TOOLKIT_TOO_OLD:
             need = toolkit_complaint(plan.arch, (0, 0)) if plan.arch else None
@@ -255,38 +259,38 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
         case FailureKind.NETWORK:
             where = f" ({failure.file}:{failure.line})" if failure.line else ""
             return BuildFailed(
-                f"the build needs the network, which it may not use{where}: {failure.message}",
+                f"the build needs the network, which is not available to it{where}: {failure.message}",
                 problems=shown,
-                hint="find the option that needs it and turn it off: --define NAME=OFF",
+                hint="find the option that needs the network and switch it off: --define NAME=OFF",
             )
         case FailureKind.UNKNOWN:
             return NotJudged(
-                f"the build failed, and nothing in its log is a known error: {failure.message}",
+                f"the build failed, and its log contains no known error: {failure.message}",
                 problems=shown,
-                hint="--keep-container keeps it for inspection",
+                hint="use --keep-container to keep the build for inspection",
             )
     return None
 
 
 def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
-    """Return the patch that wrote the line, and the answer in words."""
+    """Return the patch that wrote the line (or None), and where the line comes from, in words."""
     if not source.steps or source.base_tree is None:
-        return None, "not a series: no patch to name"
+        return None, "the source is not a series"
     if failure.file is None:
-        return None, "no file of the source is named"
+        return None, "the error names no file of the source"
     steps = [BlameStep(label=step.file, tree=step.tree) for step in source.steps]
     found = who_wrote(source.objects, source.base_tree, steps, failure.file, failure.line or 1)
     if found is None:
         return None, f"{failure.file} is not in the tree: the build generated it"
     if failure.line is None:
-        return None, "no line is named" + _changed_by(found.touched_by)
+        return None, "the error names no line" + _changed_by(found.touched_by)
     if found.patch is not None:
         order = [step.file for step in source.steps]
         since = tuple(one for one in found.touched_by if order.index(one) > order.index(found.patch))
         told = _changed_by(since).replace("in this file", "in this file since")
         return found.patch, f"line written by {found.patch}{told}"
-    # For a header of upstream that a patch's code instantiates or includes: the first place on the path that a patch
-    # wrote.
+    # If code of a patch includes or instantiates upstream's header, the patch may be the cause. Take the first place
+    # that a patch wrote.
     inside = [place for place in failure.sites if not place[0].startswith("/")]
     places = zip(inside, who_wrote_each(source.objects, source.base_tree, steps, inside), strict=True)
     for (file, line), origin in places:

@@ -1,1 +1,1 @@
-"""The inputs of a build, resolved before work starts: source, variant, toolchain, build key."""
+"""The inputs of a build, resolved before any work starts: source, variant, toolchain and build key."""

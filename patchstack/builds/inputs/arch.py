@@ -1,4 +1,4 @@
-"""CUDA architectures: their names, their values for CMake, and the toolkits that know them."""
+"""CUDA architectures: their names, their values for CMake, and the toolkits that support them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from patchstack.causes import BuildPlanRefused, UnknownName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A GPU architecture. `number` is its compute capability without the dot (121 for 12.1); `cmake` is the value of
-    `CMAKE_CUDA_ARCHITECTURES`: machine code only for it, with its specific instructions if kernels need them (FP4 MMA
-    assembles for 121a, not for 121). `since` and `until` are the first and last CUDA major.minor that know it. `gpus`
-    are its products."""
+    """A GPU architecture. `number` is its compute capability without the dot (121 for 12.1). `cmake` is the value of
+    `CMAKE_CUDA_ARCHITECTURES`. This value requests machine code for this architecture only, with its specific
+    instructions if kernels need them (FP4 MMA needs 121a, not 121). `since` and `until` are the first and last CUDA
+    version (major, minor) that supports it. `gpus` are its products."""
 
     number: int
     cmake: str
@@ -28,7 +28,7 @@ class Architecture:
 
     @property
     def real(self) -> str:
-        """The name in cuobjdump's output, without the `sm_` (`121a`)."""
+        """The name in the output of cuobjdump, without `sm_` (`121a`)."""
         return self.cmake.removesuffix("-real")
 
 
@@ -57,9 +57,9 @@ _NAME = re.compile(r"(?:sm_?|compute_)?([0-9]{1,2})\.?([0-9])([af])?(?:-(real|vi
 
 
 def parse_arch(text: str) -> Architecture:
-    """Return the architecture that a user means with `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
+    """Return the architecture of a name such as `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
 
-    Raises `UsageError` for an unknown one, or one that is not machine code (`-virtual` is PTX).
+    Raises `UsageError` for an unknown architecture, and for one that is not machine code (`-virtual` is PTX).
     """
     match = _NAME.match(text.strip().lower())
     known = _BY_NUMBER.get(int(match.group(1) + match.group(2))) if match else None
@@ -73,17 +73,17 @@ def parse_arch(text: str) -> Architecture:
         raise BuildPlanRefused(f"{text} is PTX, not machine code", hint=f"--arch {known.number} means {known.cmake}")
     if match.group(3) and match.group(3) not in known.real:
         raise BuildPlanRefused(
-            f"{text} is not how {known.name} is built here", hint=f"--arch {known.number} means {known.cmake}"
+            f"{text} is not patchstack's value for {known.name}", hint=f"--arch {known.number} means {known.cmake}"
         )
     return known
 
 
 def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str | None:
-    """Return why a toolkit of that version cannot build for the architecture; None if it can."""
+    """Return why a toolkit with this CUDA version cannot build for the architecture. Return None if it can."""
     has = f"{cuda[0]}.{cuda[1]}"
     if cuda < architecture.since:
         need = f"{architecture.since[0]}.{architecture.since[1]}"
         return f"{architecture.name} needs CUDA {need} or newer; the toolkit is {has}"
     if architecture.until is not None and cuda[:1] > architecture.until[:1]:
-        return f"CUDA {architecture.until[0]} was the last version with {architecture.name}; the toolkit is {has}"
+        return f"CUDA {architecture.until[0]} was the last to support {architecture.name}; the toolkit is {has}"
     return None

@@ -1,4 +1,5 @@
-"""Images of the recipes that patchstack ships. They are named by the content of the recipe, and built once."""
+"""The images of the recipes that patchstack ships. The name of an image contains the digest of its recipe, so each
+recipe is built once."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeImage:
-    """An image with a recipe. `image` is its plain name, `recipe` the directory, `platform` its platform."""
+    """An image that a recipe builds. `image` is its plain name, `recipe` the directory of the recipe, `platform` its
+    platform."""
 
     image: str
     recipe: Path
@@ -24,57 +26,54 @@ class RecipeImage:
 
     @property
     def name(self) -> str:
-        """The name that contains the digest of the recipe."""
+        """The name of the image with the digest of the recipe."""
         return recipe_image(self.image, self.recipe)
 
 
 def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
-    """Return the image that the recipe makes. Raises `ImageMissing`, `PlatformUnsupported`."""
+    """Return the image that the recipe builds. Raises `ImageMissing` and `PlatformUnsupported`."""
     image = engine.image(wanted.name, platform=wanted.platform)
     assert image is not None
     return image
 
 
 def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
-    """Return the error, with a hint how to use the image of the plain name if there is one. It is used only on request,
-    because a plain name does not show what the image was made from."""
+    """Return the error. If an image with the plain name exists, add a hint that says how to use it. It is used only on
+    request, because a plain name does not show what the image was built from."""
     plain = wanted.image
     try:
         engine.image(plain, platform=wanted.platform)
     except (ImageMissing, PlatformUnsupported):
         return error
-    told = f"image: {plain} in a variant of patchstack.yaml uses the image of that name on the engine"
+    told = f"image: {plain} in a variant of patchstack.yaml uses the image with this name on the engine"
     hint = f"{told} (build and accept: --image {plain}); or {error.hint}"
     return ImageMissing(error.message, problems=error.problems, hint=hint)
 
 
 def build_recipe_image(engine: BuildsImages, wanted: RecipeImage, talk: Talk) -> Image:
-    """Build the image of the recipe. Raises the errors of `build_image`."""
-    talk(f"there is no image {wanted.name} yet: building it from {wanted.recipe}, once")
+    """Build the image of a recipe. Raises the errors of `build_image`."""
+    talk(f"image {wanted.name} does not exist yet: building it from {wanted.recipe}")
     return engine.build_image(
         wanted.recipe, tag=wanted.name, platform=wanted.platform, args={}, output=lambda _: None, network=None
     )
 
 
 def recipe_directory(recipe: str) -> Path:
-    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for anything else: a recipe runs
-    with network, so foreign recipes and links are not allowed."""
+    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for any other recipe, and for links,
+    because recipes run with network."""
     builders = builders_directory().resolve()
     directory = (builders / recipe).resolve()
     if directory.parent != builders or not (directory / "Dockerfile").is_file():
         known = sorted(path.parent.name for path in builders.glob("*/Dockerfile"))
         raise VariantUnusable(
-            f"patchstack does not ship the recipe {recipe!r}", hint=f"recipe: is one of {', '.join(known)}"
+            f"patchstack does not ship the recipe {recipe!r}", hint=f"use a recipe of {', '.join(known)}"
         )
     return directory
 
 
 def recipe_image(image: str, recipe: Path) -> str:
-    """Return the name of the image that a recipe makes. It contains the digest of the recipe's files, which name their
-    base by digest.
-
-    So no build uses an image that a different recipe made under the same name.
-    """
+    """Return the name of the image that a recipe builds. The name contains the digest of the recipe's files, which name
+    their base image by digest. So a build never uses an image of the same name from a different recipe."""
     digest = hashlib.sha256()
     for path in sorted(recipe.rglob("*")):
         if path.is_file():

@@ -1,4 +1,4 @@
-"""The build key: one digest of everything that can change the binaries."""
+"""Compute the build key: one digest of everything that can change the binaries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from patchstack.builds.inputs.source import Source
 from patchstack.canonical import canonical
 
 RECIPE_VERSION = 1
-"""The version of the commands in `patchstack.builds.run.recipe`, so that binaries of older commands are not reused."""
+"""The version of the commands in `patchstack.builds.run.recipe`. A new version prevents that binaries of older commands
+are reused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """The compilers. `digest` (sha256:…) covers all of them: that of a container image, with a mounted toolkit, or of
-    the host's programs. `versions` are those of the tools; `cuda` is the toolkit's version if there is one."""
+    """The compilers. `digest` (`sha256:…`) covers all of them. For a container, it is the digest of the image, combined
+    with that of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the versions of the
+    tools. `cuda` is the version of the toolkit (major, minor); None without a toolkit."""
 
     digest: str
     versions: Mapping[str, str]
@@ -32,7 +34,8 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A build key: 64 hexadecimal digits, and the inputs. The key is the SHA-256 of their canonical JSON."""
+    """A build key and the inputs that it was computed from. `hex` is the SHA-256 of the inputs' canonical JSON, as 64
+    hexadecimal digits."""
 
     hex: str
     inputs: Mapping[str, Any]
@@ -45,10 +48,10 @@ class Key:
 def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str | None = None) -> Key:
     """Return the key of a build.
 
-    It includes the tree, the definitions, the architecture, the targets, the platform and the toolchain, and the
-    `processor` for native code. It does not include the names of series and variant, the number of jobs, limits, and
-    the address of the engine, because they change no byte. The key is embedded in the binaries, so it does not cover
-    itself.
+    It depends on the tree, the definitions, the architecture, the targets, the platform and the toolchain. For native
+    code, it also depends on the `processor`. It does not depend on the names of series and variant, the number of jobs,
+    the limits and the address of the engine, because these do not change the binaries. The binaries contain the key, so
+    the key does not depend on its own setting.
     """
     inputs: dict[str, object] = {
         "schema": "patchstack.build-key/1",

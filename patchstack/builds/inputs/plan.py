@@ -1,4 +1,4 @@
-"""The plan of a build: every option resolved, with its origin, before any work starts."""
+"""Plan a build: every option is resolved, with its origin, before any work starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _WITHOUT_CCACHE = Setting(value=False, origin="--no-ccache")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options of the command line. None and empty values are left to the variant, the workspace and the engine."""
+    """The options of the command line. None and empty values are resolved from the variant, the workspace and the
+    engine."""
 
     variant: str | None = None
     arch: str | None = None
@@ -47,8 +48,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The resolved options. `native` is set if the code is made for the machine that builds it; the processor is then
-    an input. `notes` are messages for the user before the build starts."""
+    """The resolved options of a build. `why` is the origin of the variant. `native` is true if the code is compiled for
+    the processor of the building machine, which is then an input of the key. `notes` are messages for the user, shown
+    before the build starts."""
 
     variant: str
     why: str
@@ -78,23 +80,24 @@ class Plan:
 
     @property
     def refuses_ccache(self) -> bool:
-        """Whether the build must not contain anything from ccache."""
+        """Whether the user forbade ccache, so that the build must not contain any of its results."""
         return self.ccache == _WITHOUT_CCACHE
 
     def with_tools(self, tools: Collection[str]) -> Plan:
-        """Return the plan for a toolchain with these tools, without ccache if it is missing and was not requested."""
+        """Return the plan for a toolchain that has these tools. ccache is switched off if the toolchain lacks it and
+        the user did not request it."""
         if self.ccache.origin == "default" and "ccache" not in tools:
             get = "add ccache to the image" if self.engine.isolated else "apt install ccache"
-            note = f"without ccache every build compiles all files; with it, only those that changed ({get})"
+            note = f"ccache is not installed, so every build compiles all files, not only changed files ({get})"
             return replace(self, ccache=Setting(value=False, origin="not installed"), notes=(*self.notes, note))
         return self
 
 
 def make_plan(request: Request, variants: Variants, about: About, default: Setting[str] | None = None) -> Plan:
-    """Resolve a request. `default` is the variant if none was requested.
+    """Resolve a request. `default` is the variant for a request without variant and architecture.
 
-    Raises `UsageError` for options that are wrong or exclude each other, and `PlatformUnsupported` for a platform that
-    is not the engine's.
+    Raises `UsageError` for invalid options and for options that exclude each other. Raises `PlatformUnsupported` if the
+    engine does not have the requested platform.
     """
     variant, why = _variant(request, variants, default)
     if variant.targets is None:
@@ -140,12 +143,12 @@ def _ccache(request: Request) -> Setting[bool]:
 
 
 def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
-    """Parse `K=V` pairs; `K` alone means ON. Raises `UsageError` with every wrong one."""
+    """Parse `K=V` pairs. `K` alone means `K=ON`. Raises `UsageError` that lists every invalid pair."""
     pairs, problems = [], []
     for text in texts:
         name, separator, value = text.removeprefix("-D").partition("=")
         if not _DEFINITION.match(name):
-            problems.append(f"{option} {text}: {name or 'nothing'} is not a name")
+            problems.append(f"{option} {text}: {name or 'nothing'} is not a valid name")
         elif "\n" in value or "\0" in value:
             problems.append(f"{option} {name}: the value has a line break")
         pairs.append((name, value if separator else "ON"))
@@ -163,14 +166,14 @@ def _variant(request: Request, variants: Variants, default: Setting[str] | None)
             if have != asked:
                 what = f"is for {have.name}" if have else "has no GPU code"
                 raise BuildPlanRefused(
-                    f"variant {variant.name} {what}, and --arch {request.arch} asks for {asked.name}"
+                    f"variant {variant.name} {what}, but --arch {request.arch} requests {asked.name}"
                 )
         return variant, "--variant"
     if request.arch is not None:
         return variants.for_arch(parse_arch(request.arch)), f"--arch {request.arch}"
     if default is not None:
         return variants.get(default.value), default.origin
-    raise AmbiguousName("which variant?", hint=f"--arch 121, or --variant with one of {', '.join(variants.names())}")
+    raise AmbiguousName("no variant given", hint=f"--arch 121, or --variant with one of {', '.join(variants.names())}")
 
 
 def _architecture(variant: Variant) -> tuple[Architecture | None, Setting[str] | None]:
@@ -188,7 +191,7 @@ def _definitions(
     settings = dict(written) | {name: Setting(value=value, origin=option) for name, value in asked}
     wrong = [f"{name} ({settings[name].origin}): use {better}" for name, better in _OURS.items() if name in settings]
     if wrong and option == "--define":
-        raise BuildPlanRefused("patchstack sets these itself", problems=wrong)
+        raise BuildPlanRefused("these definitions are set by patchstack", problems=wrong)
     return settings
 
 
@@ -205,22 +208,22 @@ def _platform(request: Request, variant: Variant, about: About) -> tuple[Setting
         return Setting(value=home, origin=variant.platform.origin if variant.platform else "the engine's"), ()
     gpu = f" ({parse_arch(variant.arch.value).gpus})" if variant.arch else ""
     note = (
-        f"{variant.name}{gpu} is for {home}; this engine builds for {about.platform}: that proves that the code"
-        f" compiles, and the binaries will not run there. T{_elsewhere(home)[1:]}"
+        f"{variant.name}{gpu} is for {home}; this engine builds for {about.platform}. This proves that the code"
+        f" compiles. The binaries will not run on the target machine. T{_elsewhere(home)[1:]}"
     )
     return Setting(value=about.platform, origin="the engine's"), (note,)
 
 
 def _elsewhere(platform: str) -> str:
     machine = "a DGX Spark or another arm64 machine" if platform == "linux/arm64" else "an x86-64 machine"
-    return f"to build for {platform}, run on an engine that is {machine}: DOCKER_HOST=ssh://user@host, or --engine"
+    return f"to build for {platform}, use an engine on {machine}: DOCKER_HOST=ssh://user@host, or --engine"
 
 
 def _native(
     cmake: Mapping[str, Setting[str]], compile_: Mapping[str, Setting[str]], about: About, platform: Setting[str]
 ) -> bool:
-    """Return whether an option asks for code for the building machine. Raises `UsageError` if a different machine would
-    run it."""
+    """Return whether an option requests code for the building machine. Raises `UsageError` if the engine is on a
+    different machine or has a different platform."""
     asked = [
         f"{name}={setting.value} ({setting.origin})"
         for name, setting in (*cmake.items(), *compile_.items())
@@ -229,9 +232,9 @@ def _native(
     ]
     if asked and not (about.local and about.platform == platform.value):
         raise BuildPlanRefused(
-            "native code is for the machine that builds it, but this engine is a different machine",
+            "native code is for this machine, but the engine is a different machine",
             problems=asked,
-            hint="name the architecture instead, or build there with --engine host",
+            hint="name the architecture instead, or build on that machine with --engine host",
         )
     return bool(asked)
 
@@ -243,7 +246,7 @@ def _jobs(request: Request, variant: Variant, about: About, memory: int | None, 
     have = max(1, int(min(cpus or about.cpus, about.cpus)))
     fit = max(1, (memory or about.memory) // _MEMORY_A_JOB["cuda" if variant.arch else "cpu"])
     if fit < have:
-        return Setting(value=fit, origin="as many as fit into the memory")
+        return Setting(value=fit, origin="as many as fit into memory")
     return Setting(value=have, origin="the engine's processors")
 
 
@@ -252,7 +255,8 @@ def _unlimited(about: About) -> Setting[int | None]:
 
 
 def _recipe(request: Request, variant: Variant) -> str | None:
-    """Return the recipe of the image. It is used only for the image that is named with it."""
+    """Return the recipe of the image. Return None if the image and the recipe come from different places, because the
+    recipe is then not that of the image."""
     recipe, image = variant.recipe, variant.image
     if recipe is None or image is None or request.image is not None:
         return None

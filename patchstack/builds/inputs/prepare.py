@@ -1,4 +1,4 @@
-"""Resolve a request to the inputs of a build, with the answers of the engine."""
+"""Resolve a request to the inputs of a build. This asks the engine."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ def prepare(
     default: Setting[str] | None = None,
     offline: bool = False,
 ) -> Inputs:
-    """Resolve everything that a build needs. An image that has a recipe is the one that the recipe makes; if it does
-    not exist, it is built, unless `offline`.
+    """Return the inputs of a build. If the image has a recipe and does not exist, it is built, unless `offline`.
 
-    Raises the errors of planning, the engine and the search for tools.
+    Raises the errors of planning, of the engine, and of the search for tools.
     """
     plan = make_plan(request, variants, engine.about(), default)
     if plan.engine.isolated:
@@ -71,7 +70,7 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
     except ImageMissing as error:
         if offline or not isinstance(engine, BuildsImages):
             raise with_other_way(error, engine, wanted) from error
-    require_packages()  # without the image, the build cannot be in the store
+    require_packages()  # the image is new, so no build of the store can be used, and these are needed
     try:
         return build_recipe_image(engine, wanted, talk)
     except ImageMissing as error:
@@ -79,7 +78,8 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
-    """Return the plan with the host's toolkit: the one named, or the one of the nvcc found."""
+    """Return the plan with the host's CUDA toolkit, and the path of its nvcc. The toolkit is the one that the plan
+    names, or else that of the nvcc that is found."""
     if not plan.cuda:
         return plan, None
     if plan.toolkit is not None:
@@ -94,8 +94,8 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
 
 
 def _processor() -> str:
-    """Return the properties of the processor that `-march=native` depends on: the model's name, and a digest of model
-    and feature flags."""
+    """Return the properties of the processor that `-march=native` depends on: the name of the model, and a digest of
+    the feature flags."""
     model, flags = "unknown", ""
     for line in processes.cpuinfo().splitlines():
         name, _, value = line.partition(":")

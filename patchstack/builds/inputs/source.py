@@ -1,4 +1,4 @@
-"""The source of a build: the tree of a series at the pin, of a prefix of it, or of any directory."""
+"""The source of a build: the tree of a series or of its first patches, or the files of a directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patchstack.series.verify.states import Verification
 from patchstack.series.verify.verify import prove_and_keep
 from patchstack.workspace import SeriesConfig
 
-# Files that a compiler or the build reads. Without one of these, the tree is not the requested one.
+# Suffixes of files that a compiler or the build reads. A tree that lacks such a file must not be built.
 _CODE = frozenset(
     {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".cu", ".cuh", ".m", ".mm", ".metal", ".comp"}
     | {".glsl", ".cl", ".s", ".asm", ".py", ".sh", ".cmake", ".in", ".txt"}
@@ -29,8 +29,8 @@ _CODE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
-    """An applied patch: its file, number and subject, its sha256, and the tree after it. For a commit of the fork that
-    is not a patch yet, `file` is its description, and `commit` is its id instead of a sha256."""
+    """An applied patch: its file, number and subject, its SHA-256, and the tree after it. A fork commit that is not a
+    patch yet has `commit`, its id, and no SHA-256; `file` is then a description."""
 
     file: str
     number: int | None
@@ -42,10 +42,13 @@ class AppliedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A tree to build. `label` describes it in a few words. `base_commit` and `base_tree` are those of the pin (None
-    for a directory), `upstream` its origin. `steps` are the patches on it, in order. `verdict` is the result of verify:
-    holds, does not hold, or compared with nothing. `absent` are the paths of files whose content is not available
-    anywhere and which no compiler reads. They are left out, and the build key includes that."""
+    """A tree to build.
+
+    `label` describes it in a few words. `base_commit` and `base_tree` are those of the pin; None for a directory.
+    `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict` is the result of
+    verify: holds, does not hold, or compared with nothing. `absent` are the paths of files that are not available and
+    that no compiler reads. They are omitted from the build, and the build key depends on their list.
+    """
 
     label: str
     tree: str
@@ -59,7 +62,8 @@ class Source:
     notes: tuple[str, ...] = ()
 
     def entries(self, suffixes: tuple[str, ...] = ("",)) -> Iterator[Entry]:
-        """Yield the files to send, or those with one of the suffixes, in the order of the tree."""
+        """Yield the files to send, in the order of the tree. With `suffixes`, yield only files with one of these
+        suffixes."""
         missing = frozenset(self.absent)
         for path, mode, oid in _walk(self.objects, self.tree):
             if path in missing or not path.endswith(suffixes):
@@ -71,10 +75,10 @@ class Source:
 
 
 def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = None) -> Source:
-    """Return the verified tree of a series, or of its patches up to `at`, a number or name (0: the pin).
+    """Return the verified tree of a series, or of its patches up to `at`, which is a number or a name (0 is the pin).
 
-    Raises the errors of verify, `NotHeldError` if a patch does not apply, and `ConfigError` for a number or name that
-    no patch has.
+    Raises the errors of verify, `NotHeldError` if a patch does not apply, and `ConfigError` if no patch has that number
+    or name.
     """
     proven = prove_and_keep(config, cache)
     verification = proven.verification
@@ -86,8 +90,8 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = 
             continue
         if row.tree is None:
             raise PatchDoesNotApply(
-                f"{row.file} does not apply, and nothing was built: {row.detail}",
-                hint=f"patchstack verify {config.name} shows every problem",
+                f"{row.file} does not apply, so nothing was built: {row.detail}",
+                hint=f"patchstack verify {config.name} shows all problems",
             )
         digest = hashlib.sha256(data[row.file]).hexdigest()
         steps.append(AppliedPatch(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))
@@ -118,12 +122,13 @@ def _verdict(verification: Verification) -> str:
 
 
 def directory_source(directory: Path) -> Source:
-    """Return the files of a directory: in a git work tree the tracked and not ignored ones, else all except `.git`.
+    """Return the files of a directory. In a git work tree, these are the tracked files and the untracked files that are
+    not ignored. Elsewhere, these are all files except `.git`.
 
-    Raises `UsageError` if it is not a directory, is empty, or has a file that a tree cannot contain.
+    Raises `UsageError` if the path is not a directory, or has no files, or has a file that cannot be read.
     """
     if not directory.is_dir():
-        raise BadPath(f"{directory} is not a directory", hint="--source names a directory of source files")
+        raise BadPath(f"{directory} is not a directory", hint="--source must be a directory of source files")
     objects = Objects()
     overlay = TreeOverlay(objects, EMPTY_TREE)
     count = 0
@@ -142,7 +147,7 @@ def directory_source(directory: Path) -> Source:
             raise BadPath(f"{full} cannot be read: {error.strerror}") from error
         count += 1
     if count == 0:
-        raise BadPath(f"{directory} holds no files to build")
+        raise BadPath(f"{directory} has no files to build")
     return Source(label=f"directory {directory}", tree=overlay.write(), objects=objects)
 
 
@@ -168,9 +173,10 @@ def _walk(objects: Objects, tree: str, prefix: str = "") -> Iterator[tuple[str, 
 
 
 def with_absent(source: Source) -> Source:
-    """Find the files whose content is not available, after requesting all of them at once."""
+    """Find the files of the tree whose content is not available, and add them to `absent`. All contents are first
+    requested at once. Raises `MissingError` if a compiler reads such a file."""
     files = list(_walk(source.objects, source.tree))
-    with contextlib.suppress(PatchstackError):  # missing files are found and named below
+    with contextlib.suppress(PatchstackError):  # missing files are found and reported below
         source.objects.want(oid for _, _, oid in files)
     missing = frozenset(source.objects.missing(oid for _, _, oid in files))
     absent = [path for path, _, oid in files if oid in missing]
@@ -185,5 +191,5 @@ def with_absent(source: Source) -> Source:
     return replace(
         source,
         absent=tuple(absent),
-        notes=(f"left out: files that no compiler reads and that are not available ({len(absent)}): {few}",),
+        notes=(f"omitted {len(absent)} files that are not available and that no compiler reads: {few}",),
     )

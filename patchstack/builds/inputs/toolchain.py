@@ -1,4 +1,5 @@
-"""The toolchain and its digest: a container image with a mounted CUDA toolkit, or the programs of this machine."""
+"""Find the toolchain and compute its digest. It is a container image with a mounted CUDA toolkit, or the programs of
+this machine."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ _SECONDS = 900.0
 
 
 def local_digest(root: Path, memory: Path) -> str:
-    """Return `sha256:…` over the names and contents of the files below a directory of this machine. `memory` is a cache
-    directory: while the files' names, sizes and times do not change, nothing is read again.
+    """Return `sha256:…` of the names and contents of the files in a directory of this machine. `memory` is a cache
+    directory. The files are read again only if their names, sizes or times have changed.
 
     Raises `MissingError` if the directory does not exist.
     """
     if not root.is_dir():
         raise ToolchainUnusable(
-            f"there is no toolkit at {root}", hint="--toolkit names the directory that has bin/nvcc"
+            f"CUDA toolkit {root} does not exist", hint="--toolkit must be the directory that contains bin/nvcc"
         )
     files = sorted(_files(root), key=lambda path: os.fsencode(path.relative_to(root)))
     listing = hashlib.sha256(os.fsencode(root))
@@ -55,8 +56,9 @@ def local_digest(root: Path, memory: Path) -> str:
 
 
 def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: Path) -> str:
-    """Return the digest of a directory on the engine's machine, computed there in a container of an image that has
-    `find` and `sha256sum`. Raises the errors of `Engine.run`, and `MissingError` if it cannot be read."""
+    """Return the digest of a directory on the engine's machine. It is computed there, in a container of an image that
+    has `find` and `sha256sum`. Raises the errors of `Engine.run`, and `MissingError` if the directory cannot be
+    read."""
 
     def ask(script: str) -> str:
         said = bytearray()
@@ -72,7 +74,7 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
         words = said.decode("utf-8", "replace").split()
         if not outcome.ok or not words:
             raise ToolchainUnusable(
-                f"the toolkit {root} of the engine's machine cannot be read: {said.decode('utf-8', 'replace').strip()}"
+                f"CUDA toolkit {root} on the engine's machine cannot be read: {said.decode('utf-8', 'replace').strip()}"
             )
         return words[-2] if words[-1] == "-" else words[-1]
 
@@ -82,7 +84,8 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yield every file, following links as `find -L` does. A link to a parent directory is not entered again."""
+    """Yield every file below a directory. Links are followed, as `find -L` does, but a link to a parent directory is
+    not entered."""
     pending = [root]
     while pending:
         directory = pending.pop()
@@ -97,7 +100,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def recall(memory: Path, name: str) -> dict[str, str] | None:
-    """Return the stored value of a name, or None."""
+    """Return the stored value of a name. Return None if nothing is stored."""
     try:
         found = json.loads((memory / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -106,15 +109,15 @@ def recall(memory: Path, name: str) -> dict[str, str] | None:
 
 
 def remember(memory: Path, name: str, what: dict[str, str]) -> dict[str, str]:
-    """Store a value under a name, and return it."""
+    """Store a value under a name, and return the value."""
     memory.mkdir(parents=True, exist_ok=True)
     replace_file(memory / f"{name}.json", f"{one_line(what)}\n".encode())
     return what
 
 
 IMAGE_TOOLKIT = "/usr/local/cuda"
-"""The toolkit's path in NVIDIA's images. A container sees the toolkit of the engine's machine at this path too, so no
-binary contains the real path, and ccache's results are valid for every machine."""
+"""The path of the toolkit in NVIDIA's images. A container sees the toolkit of the engine's machine at this path, too.
+So no binary contains the real path, and the results of ccache are valid on every machine."""
 _RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
 _PROBE = """
 nvcc=$1
@@ -135,8 +138,8 @@ _HOST_PROGRAMS = ("c++", "cc", "cmake", "ninja", "ccache")
 
 
 def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
-    """Return the toolchain of an image, with the toolkit of the plan if it has one. `memory` is a cache directory for
-    digests and versions.
+    """Return the toolchain of an image, with the toolkit that the plan names. `memory` is a cache directory for digests
+    and versions.
 
     Raises `MissingError` if a tool is missing, or too old for the architecture.
     """
@@ -162,16 +165,16 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
         base_image=image.labels.get("patchstack.base"),
         base_digest=image.labels.get("patchstack.base.digest"),
     )
-    recipes = f"recipes for images with all tools are in {builders_directory()}"
-    toolkit_there = "--toolkit /usr/local/cuda mounts the engine machine's own"
+    recipes = f"recipes for images with all needed tools are in {builders_directory()}"
+    toolkit_there = "--toolkit /usr/local/cuda mounts the toolkit of the engine's machine"
     _check(toolchain, plan, f"image {image.reference}", recipes, toolkit_there)
     return toolchain
 
 
 def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
-    """Return the toolchain of this machine: the compilers' own files and versions, and the CUDA toolkit around `nvcc`.
+    """Return the toolchain of this machine: the files and versions of the compilers, and the CUDA toolkit of `nvcc`.
 
-    Its digest does not cover the headers of the C library and the system; only a container image pins those.
+    Its digest does not cover the headers of the C library and of the system. Only a container image pins these.
     """
     versions: dict[str, str] = {}
     digests: list[str] = []
@@ -203,7 +206,7 @@ def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
 
 
 def cuda_version(said: str) -> tuple[int, int] | None:
-    """Return the major and minor version from the output of `nvcc --version`."""
+    """Return the major and minor version in the output of `nvcc --version`. Return None if it has none."""
     match = _RELEASE.search(said)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
@@ -213,21 +216,22 @@ def _without_ccache(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def toolkit_place(plan: Plan) -> str | None:
-    """Return where a job sees the toolkit that the plan names; None for a plan without one, or without CUDA."""
+    """Return the path at which a job sees the toolkit of the plan. Return None for a plan without a toolkit or without
+    CUDA."""
     if plan.toolkit is None or not plan.cuda:
         return None
     return IMAGE_TOOLKIT if plan.engine.isolated else plan.toolkit.value
 
 
 def toolkit_paths(plan: Plan) -> tuple[EnginePath, ...]:
-    """Return the mounts with which a container sees the toolkit."""
+    """Return the mounts through which a container sees the toolkit."""
     if plan.toolkit is None or not plan.cuda or not plan.engine.isolated:
         return ()
     return (EnginePath(source=plan.toolkit.value, target=IMAGE_TOOLKIT),)
 
 
 def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
-    """Return the versions that an image's tools print."""
+    """Return the versions that the tools of an image print. Raises `MissingError` if the image cannot run the query."""
     said = bytearray()
     place = toolkit_place(plan)
     job = Job(
@@ -247,7 +251,7 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
 
 
 def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) -> None:
-    """Raise if tools that the plan needs are missing or too old."""
+    """Raise `MissingError` if a tool that the plan needs is missing or too old."""
     missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
     if missing:
         raise ProgramMissing(
@@ -257,14 +261,14 @@ def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) 
     if plan.arch is None:
         return
     if toolchain.cuda is None:
-        raise ToolchainUnusable(f"{where} has no nvcc, and {plan.variant} needs CUDA", hint=hint)
+        raise ToolchainUnusable(f"{where} has no nvcc, but {plan.variant} needs CUDA", hint=hint)
     complaint = toolkit_complaint(plan.arch, toolchain.cuda)
     if complaint is not None:
         raise ToolchainUnusable(f"{complaint} ({where})", hint="use an image or a toolkit (--toolkit) that supports it")
 
 
 def _compiler_parts(compiler: str) -> list[Path]:
-    """Return the files that turn source into machine code: the compiler driver, and the programs that it calls."""
+    """Return the files that turn source into machine code: the compiler driver, and the programs that it runs."""
     found = [Path(compiler).resolve()]
     for part in ("cc1", "cc1plus", "as", "ld", "collect2"):
         said = run([compiler, f"-print-prog-name={part}"], timeout=60).stdout.decode().strip()

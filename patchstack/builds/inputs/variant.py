@@ -1,4 +1,4 @@
-"""Variants: those that patchstack ships, overridden by those of a workspace, with the origin of each setting."""
+"""Resolve variants: those of patchstack, overridden by those of a workspace, with the origin of each setting."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _DERIVED_FROM = "cuda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
-    """A value and its origin."""
+    """A value and its origin in words."""
 
     value: T
     origin: str
 
 
 def series_variant(config: SeriesConfig) -> Setting[str] | None:
-    """Return the variant that the workspace names for a series; None if it names none."""
+    """Return the variant that the workspace names for a series. Return None if it names none."""
     if config.variant is None:
         return None
     return Setting(value=config.variant, origin=f"{config.name} in patchstack.yaml")
@@ -39,7 +39,7 @@ def series_variant(config: SeriesConfig) -> Setting[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One way to build, with the settings of all variants that it extends. The fields are those of `VariantConfig`."""
+    """A variant, with the settings of all variants that it extends. The fields are those of `VariantConfig`."""
 
     name: str
     arch: Setting[str] | None
@@ -59,7 +59,7 @@ class Variant:
 
 
 class Variants:
-    """All variants of a workspace."""
+    """All variants: those of patchstack and those of a workspace."""
 
     def __init__(self, shipped: Iterable[VariantConfig], own: Iterable[VariantConfig]) -> None:
         self._layers: dict[str, list[VariantConfig]] = {}
@@ -67,12 +67,12 @@ class Variants:
             self._layers.setdefault(config.name, []).append(config)
 
     def names(self) -> tuple[str, ...]:
-        """The names of variants that can be built, in the order of the files."""
+        """Return the names of the variants that can be built, in the order of the files."""
         return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
 
     def get(self, name: str) -> Variant:
-        """Return the variant of that name. Raises `UsageError` if no buildable one exists, and `ConfigError` for one
-        that extends itself or a missing one."""
+        """Return the variant with this name. Raises `UsageError` if no variant with this name can be built. Raises
+        `ConfigError` if the variant extends itself or a missing variant."""
         if name not in self._layers or self._layers[name][-1].abstract:
             near = difflib.get_close_matches(name, self.names(), 1)
             hint = f"perhaps you meant {near[0]}; " if near else ""
@@ -80,8 +80,8 @@ class Variants:
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
-        """Return the variant for an architecture; if none exists, one made from `cuda`. Raises `UsageError` if there
-        are several."""
+        """Return the variant for an architecture. If none exists, derive one from `cuda`. Raises `UsageError` if
+        several exist."""
         found = []
         for name in self.names():
             arch = self.get(name).arch
@@ -131,7 +131,7 @@ class Variants:
 
 
 def builders_directory() -> Path:
-    """Return the directory of the recipes and of `variants.yaml`: in the installed package, or next to it in a
+    """Return the directory of the recipes and of `variants.yaml`. It is in the installed package, or next to it in a
     checkout."""
     package = Path(patchstack.__file__).parent
     return next(
@@ -141,7 +141,7 @@ def builders_directory() -> Path:
 
 
 def load_variants(own: Iterable[VariantConfig] = ()) -> Variants:
-    """Return the shipped variants, overridden by those of a workspace."""
+    """Return the variants of patchstack, overridden by those of a workspace."""
     return Variants(_shipped(builders_directory() / "variants.yaml"), own)
 
 

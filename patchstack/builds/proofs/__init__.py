@@ -1,1 +1,2 @@
-"""Proofs about binaries. Each module has one kind. They inspect files and devices, never flags or exit codes."""
+"""Proofs about binaries, one kind in each module. They inspect files and devices, and do not rely on flags or exit
+codes."""

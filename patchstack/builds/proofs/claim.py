@@ -1,4 +1,4 @@
-"""The claims about a build, the way to run its programs, and the result of a proof."""
+"""The claims about a build, the interface for running its programs, and the result of a proof."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from patchstack.document import Part
 from patchstack.verdict import Verdict
 
 IDS = ("exists", "machine", "runs", "commit", "cuda-arch", "cuda-ptx", "fp4", "paths")
-"""The names of all proofs, in their order."""
+"""The names of all proofs, in the order in which they are shown."""
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The claims about a build that proofs check.
+    """The claims about a build that the proofs check.
 
-    `key` is the build key (64 hex digits), which the binaries contain as their commit string. `platform` is
-    `linux/amd64` or `linux/arm64`. `architectures` are real ones as in cuobjdump's output, without the `sm_` (`121a`);
-    none means a build without CUDA. `targets` are the programs that must exist, `optional_targets` those that may be
-    missing. `machine_paths` are directories of the build machine that no binary may contain. `search_paths` are
-    directories in which a binary may search for libraries, in addition to its own (a toolkit's). `fp4_sources`: the
-    source contains FP4 matrix instructions.
+    - `key`: the build key (64 hex digits), which the binaries contain as their commit string.
+    - `platform`: `linux/amd64` or `linux/arm64`.
+    - `architectures`: real architectures as cuobjdump prints them, without `sm_` (`121a`); empty without CUDA.
+    - `targets`: programs that must exist; `optional_targets`: programs that may be missing.
+    - `machine_paths`: directories of the build machine that no binary may contain.
+    - `search_paths`: directories besides its own in which a binary may search for libraries, such as a toolkit's.
+    - `fp4_sources`: whether the source contains FP4 matrix instructions.
 
-    Raises `ValueError` for an invalid key, because a search for it would prove nothing.
+    Raises `ValueError` for an invalid key, because a search for such a key would prove nothing.
     """
 
     key: str
@@ -44,7 +45,7 @@ class Claim:
 
 
 class Proof(Part, frozen=True, kw_only=True):
-    """One check of a build and its verdict. `detail` is one line for people."""
+    """A check of a build and its verdict. `detail` is one line for a person."""
 
     id: str
     verdict: Verdict
@@ -53,22 +54,25 @@ class Proof(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOutput:
-    """The result of a program: its exit code (negative, or 128 + number, if a signal ended it) and all of its
-    output."""
+    """The result of a program: its exit code and all of its output. The code is negative, or 128 plus the number of a
+    signal, if a signal ended the program."""
 
     code: int
     output: bytes
 
 
 Runner = Callable[[Path, tuple[str, ...]], ProgramOutput]
-"""Runs one of the programs (its path on this machine, its arguments) to its end, on the machine it was built for.
+"""Runs a program to its end, on the machine that it was built for. The arguments are the program's path on this machine
+and its arguments.
 
-Raises `MissingError` (`ProgramTimeout`, `EngineLost`) if it could not run to its end, which proves nothing about it.
+Raises `MissingError` (`ProgramTimeout`, `EngineLost`) if the program could not run to its end. This proves nothing
+about the program.
 """
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return the first names for a message. They come from a build, so unprintable characters are escaped."""
+    """Return the first names, and the number of the others, for a message. The names come from a build, so unprintable
+    characters are escaped."""
     shown = [plain(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"

@@ -1,4 +1,4 @@
-"""`cuda-arch`, `cuda-ptx` and `fp4`: check with cuobjdump that the device code is the requested one."""
+"""Proofs `cuda-arch`, `cuda-ptx` and `fp4`: check with cuobjdump that a build has the requested device code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from patchstack.process import Finished, clean_environment, run
 from patchstack.verdict import Verdict
 
 HINT = "patchstack doctor says how to get it"
-"""It contains no command, because it is recorded and read on other machines."""
+"""The hint contains no command, because proofs are recorded and read on other machines."""
 TOOLKITS = ROOTS
-"""Where CUDA toolkits are installed."""
+"""The directories in which CUDA toolkits are installed."""
 _SECONDS = 600.0
 _ELF_ENTRY = re.compile(r"^ELF file +\d+: (.*)$", re.MULTILINE)
 _PTX_ENTRY = re.compile(r"^PTX file +\d+: (.*)$", re.MULTILINE)
@@ -31,9 +31,9 @@ _FP4_ARCHITECTURE = re.compile(r"12[01][af]\Z")
 
 
 class Disassembler(Protocol):
-    """Runs cuobjdump with options on one file (its path on this machine), on any machine.
+    """Runs cuobjdump with options on one file, on any machine. `file` is the path on this machine.
 
-    Raises `MissingError` if it could not be run to its end.
+    Raises `MissingError` if cuobjdump cannot run to its end.
     """
 
     def __call__(self, options: tuple[str, ...], file: Path) -> Finished: ...
@@ -47,7 +47,7 @@ class Undumped(MissingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuobjdump:
-    """The cuobjdump of this machine, and the nvdisasm that it needs to disassemble (None: there is none)."""
+    """cuobjdump on this machine. It needs `nvdisasm` to disassemble; None if nvdisasm is not found."""
 
     program: Path
     nvdisasm: Path | None
@@ -60,7 +60,7 @@ class Cuobjdump:
 
 
 def find_cuobjdump() -> Cuobjdump | None:
-    """Return the cuobjdump that `find_cuda_tool` finds on this machine; None if there is none."""
+    """Return cuobjdump of this machine, found by `find_cuda_tool`. Return None if it is not found."""
     program = find_cuda_tool("cuobjdump", os.environ, TOOLKITS)
     if program is None:
         return None
@@ -72,37 +72,37 @@ def find_cuobjdump() -> Cuobjdump | None:
 
 
 def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architectures (`121a`) of a file's machine code, one for each entry, including relocatable device
-    code. Raises `Undumped`."""
+    """Return the architecture (`121a`) of each entry of machine code in a file. Relocatable device code is included.
+    Raises `Undumped`."""
     found = []
     for entry in _ELF_ENTRY.findall(_ask(disassembler, ("-all", "--list-elf"), file)):
         match = _ARCHITECTURE.search(entry)
         if match is None:
-            raise Undumped(f"cuobjdump lists {entry.strip()}, whose architecture is not known")
+            raise Undumped(f"cuobjdump lists {entry.strip()}, which has an unknown architecture")
         found.append(match.group(1))
     return tuple(found)
 
 
 def ptx(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architectures of a file's PTX (`sm_90`, or the whole entry if it names none), including relocatable
-    device code. Raises `Undumped`."""
+    """Return the architecture (`sm_90`) of each PTX entry in a file; the whole entry if it names no architecture.
+    Relocatable device code is included. Raises `Undumped`."""
     entries = _PTX_ENTRY.findall(_ask(disassembler, ("-all", "--list-ptx"), file))
     return tuple(f"sm_{match[1]}" if (match := _ARCHITECTURE.search(entry)) else entry.strip() for entry in entries)
 
 
 def has_fp4_instructions(architecture: str) -> bool:
-    """Return whether FP4 matrix products are OMMA instructions on an architecture (`120a`, `121a` and their
-    families)."""
+    """Return whether an architecture has OMMA instructions for FP4 matrix products. These are `120a`, `121a` and their
+    family variants."""
     return _FP4_ARCHITECTURE.match(architecture) is not None
 
 
 def fp4_instructions(disassembler: Disassembler, file: Path) -> dict[str, int]:
-    """Return the number of OMMA instructions on E2M1 in a file, by architecture (`121a`). Raises `Undumped`."""
+    """Return the number of FP4 instructions (OMMA on E2M1) in a file, by architecture (`121a`). Raises `Undumped`."""
     return count_fp4(_ask(disassembler, ("-sass",), file).encode())
 
 
 def count_fp4(sass: bytes) -> dict[str, int]:
-    """Return the number of OMMA instructions on E2M1 in the output of `cuobjdump -sass`, by architecture."""
+    """Return the number of FP4 instructions (OMMA on E2M1) in the output of `cuobjdump -sass`, by architecture."""
     counts: dict[str, int] = {}
     current = ""
     for match in _FP4_LINE.finditer(sass):
@@ -114,10 +114,10 @@ def count_fp4(sass: bytes) -> dict[str, int]:
 
 
 def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> str:
-    """Return the output of cuobjdump; empty if it finds no device code."""
+    """Return the output of cuobjdump. Return an empty text if the file has no device code. Raises `Undumped`."""
     if not file.name.isprintable():
-        # Entries are named after their file, so such a name could add lines.
-        raise Undumped("has a name that does not print")
+        # cuobjdump prints the file name in each entry, so such a name could add lines.
+        raise Undumped("has a name with unprintable characters")
     finished = disassembler(options, file)
     told = finished.stdout.decode("utf-8", "replace")
     complaint = finished.complaint or told.strip()
@@ -133,7 +133,7 @@ def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> st
 
 T = TypeVar("T")
 _SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"})
-_NO_CUOBJDUMP = f"no cuobjdump here; hint: {HINT}"
+_NO_CUOBJDUMP = f"cuobjdump is not installed; hint: {HINT}"
 
 
 def device(survey: Survey, claim: Claim, dump: Disassembler | None, directory: Path) -> tuple[Proof, ...]:
@@ -153,7 +153,7 @@ def _host_only(survey: Survey) -> Proof:
         return _fail("cuda-arch", f"a build without CUDA, but device code is in {listed(holders)}")
     unknown = _unknown(survey)
     if unknown or not survey.binaries:
-        return _invalid("cuda-arch", unknown or "there is no ELF file to judge")
+        return _invalid("cuda-arch", unknown or "no ELF file exists")
     return Proof(id="cuda-arch", verdict=Verdict.PASS, detail="a build without CUDA, and without device code")
 
 
@@ -162,21 +162,21 @@ def _architectures(survey: Survey, claim: Claim, dump: Disassembler | None) -> P
     holders = [file for file in survey.binaries if _holds(file)]
     unknown = _unknown(survey)
     if not holders:
-        return _invalid(name, unknown) if unknown else _fail(name, "no binary holds device code")
+        return _invalid(name, unknown) if unknown else _fail(name, "no binary has device code")
     if dump is None:
         return _invalid(name, _NO_CUOBJDUMP)
     per_file, failures = _each(holders, lambda path: machine_code(dump, path))
     wrong = []
     for file, found in per_file.items():
         if not found:
-            wrong.append(f"{file} has device code, but machine code for no architecture")
+            wrong.append(f"{file} has device code, but no machine code")
         elif others := sorted(set(found) - asked):
             wrong.append(f"{file} has machine code for {_sm(others)}")
     seen = {architecture for found in per_file.values() for architecture in found}
     if not failures and not unknown and (absent := sorted(asked - seen)):
         wrong.append(f"no binary has machine code for {_sm(absent)}")
     if wrong:
-        return _fail(name, f"asked for {_sm(claim.architectures)}; " + "; ".join(wrong))
+        return _fail(name, f"requested {_sm(claim.architectures)}; " + "; ".join(wrong))
     if failures or unknown:
         return _invalid(name, "; ".join([*failures, *([unknown] if unknown else [])]))
     count = sum(map(len, per_file.values()))
@@ -189,7 +189,7 @@ def _ptx(survey: Survey, dump: Disassembler | None) -> Proof:
     holders = [file for file in survey.binaries if _holds(file)]
     unknown = _unknown(survey)
     if not holders:
-        return _invalid(name, unknown or "no binary holds device code")
+        return _invalid(name, unknown or "no binary has device code")
     if dump is None:
         return _invalid(name, _NO_CUOBJDUMP)
     per_file, failures = _each(holders, lambda path: ptx(dump, path))
@@ -202,10 +202,10 @@ def _ptx(survey: Survey, dump: Disassembler | None) -> Proof:
 
 
 def _fp4(objects: list[Built], architectures: tuple[str, ...], dump: Disassembler | None) -> Proof:
-    """Return the proof that objects have FP4 instructions for each architecture that supports them."""
+    """Return the proof that the object files have FP4 instructions for each of these architectures."""
     name = "fp4"
     if not objects:
-        return _invalid(name, f"no object file with fp4 in its name in {OBJECTS}, so none could be inspected")
+        return _invalid(name, f"{OBJECTS} has no object file with fp4 in its name, so none could be inspected")
     if dump is None:
         return _invalid(name, _NO_CUOBJDUMP)
     missing, found, failures = set(architectures), [], []
@@ -225,7 +225,7 @@ def _fp4(objects: list[Built], architectures: tuple[str, ...], dump: Disassemble
 
 
 def _fp4_objects(directory: Path) -> list[Built]:
-    """Return the object files with FP4 in their names, those with NVFP4 first."""
+    """Return the object files with `fp4` in their names. Names with `nvfp4` come first."""
     found = []
     for folder, _, files in os.walk(directory):
         for name in files:
@@ -237,7 +237,7 @@ def _fp4_objects(directory: Path) -> list[Built]:
 
 
 def _each(files: list[Built], ask: Callable[[Path], T]) -> tuple[dict[str, T], list[str]]:
-    """Return the answers by file, and the failures in words."""
+    """Return the results by file, and the failures in words."""
     answers, failures = {}, []
     for file in files:
         try:
@@ -253,11 +253,12 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """Return a sentence on the files that may contain device code but cannot be read."""
+    """Return a sentence that names the files that cannot be read, so that they may contain device code. Return None if
+    no file is like this."""
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:
         return None
-    return f"it is not known whether {listed(files)} has device code: no section table, or a damaged file"
+    return f"{listed(files)} may have device code: no section table, or a damaged file"
 
 
 def _sm(architectures: tuple[str, ...] | list[str]) -> str:

@@ -1,7 +1,8 @@
-"""Read an ELF file: machine, kind, sections with content, and library search path.
+"""Read an ELF file: machine, kind, sections with content, library search path, and needed libraries.
 
-The files come from a build, so they are untrusted. Reads are bounded, and every fault becomes `DamagedElf`. pyelftools
-reads the headers; tables of names and tags are read here, because pyelftools reads strings without a limit.
+The file is untrusted, because it comes from a build. Reads are limited, and every problem becomes `DamagedElf`.
+pyelftools reads the headers. This module reads the tables of names and tags, because pyelftools reads strings without a
+limit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 _MAGIC = b"\x7fELF"
-# The kernel takes no more than 64 KiB of program headers; the largest CUDA objects have some ten thousand sections.
+# The kernel allows up to 64 KiB of program headers. The largest CUDA objects have about 10,000 sections.
 _MOST_SEGMENTS = 4096
 _MOST_SECTIONS = 1 << 16
 _MOST_NAMES = 16 << 20
@@ -41,11 +42,14 @@ class DamagedElf(NotHeldError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elf:
-    """An ELF file. `machine` is the ABI's name (`EM_X86_64`), or `machine 4711` for an unnamed one; `bits` is 32 or 64.
-    `program`: it can be started (a library cannot). `sections` are the names of sections that have content in the file;
-    None if there is no section table (`strip --strip-section-headers`). `search_path` has the entries of RPATH and
-    RUNPATH as written, `needed` the libraries it names. `build_id` is the offset and length in bytes of the linker's
-    build id in the file; None if it has none."""
+    """An ELF file.
+
+    `machine` is the name in the ABI (`EM_X86_64`), or `machine 4711` for a number without a name. `bits` is 32 or 64.
+    `program` is true for a file that can be started, and false for a library. `sections` are the names of the sections
+    that have content; None if the section table was removed (`strip --strip-section-headers`). `search_path` has the
+    entries of RPATH and RUNPATH, as written. `needed` are the libraries that it names. `build_id` is the offset and
+    length of the linker's build id in the file, in bytes; None if it has none.
+    """
 
     machine: str
     bits: int
@@ -57,9 +61,9 @@ class Elf:
 
 
 def read_elf(path: Path) -> Elf | None:
-    """Read the headers of a file; None for a file that is not ELF.
+    """Return the headers of a file. Return None for a file that is not ELF.
 
-    Raises `DamagedElf` (the message is about the problem and does not name the file), and `MissingError` if pyelftools
+    Raises `DamagedElf`, whose message has the problem but not the name of the file. Raises `MissingError` if pyelftools
     is not installed.
     """
     try:
@@ -89,7 +93,7 @@ def _facts(elf: ELFFile, size: int) -> Elf:
     return Elf(
         machine=machine if isinstance(machine, str) else f"machine {machine}",
         bits=elf.elfclass,
-        # A position-independent program has the type of a library, but has an interpreter or a mark (static-pie).
+        # A position-independent program has a library's type, but it has an interpreter or the PIE flag (static-pie).
         program=kind == "ET_EXEC" or (kind == "ET_DYN" and (interpreted or bool(flags & _DF_1_PIE))),
         sections=frozenset(name for name, header in names if header["sh_size"]) if headers else None,
         search_path=search_path,
@@ -110,12 +114,12 @@ def _section_headers(elf: ELFFile, size: int) -> list[Any]:
 
 
 def _section_names(elf: ELFFile, headers: list[Any]) -> list[tuple[str, Any]]:
-    """Return the sections that are in the file, each with its name."""
+    """Return the sections that have content in the file, each with its name."""
     if not headers:
         return []
     index = elf.get_shstrndx()
     if index >= len(headers):
-        raise DamagedElf("has no names for its sections")
+        raise DamagedElf("has no table of section names")
     names = _read(elf, headers[index]["sh_offset"], min(headers[index]["sh_size"], _MOST_NAMES))
     return [
         (_string(names, header["sh_name"]), header)
@@ -165,13 +169,13 @@ def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, .
 
 
 def _file_offset(segments: list[Any], address: int | None) -> int:
-    """Return the file offset of the byte at that address."""
+    """Return the offset in the file of the byte at a virtual address."""
     for segment in segments:
         if address is not None and segment["p_type"] == "PT_LOAD":
             within = address - segment["p_vaddr"]
             if 0 <= within < segment["p_filesz"]:
                 return int(segment["p_offset"] + within)
-    raise DamagedElf("has a library search path that cannot be found in it")
+    raise DamagedElf("has a library search path outside of its segments")
 
 
 def _table(elf: ELFFile, layout: Any, offset: int, step: int, count: int, most: int, size: int) -> list[Any]:
@@ -187,7 +191,7 @@ def _table(elf: ELFFile, layout: Any, offset: int, step: int, count: int, most: 
 
 def _within(offset: int, length: int, size: int, what: str) -> None:
     if offset + length > size:
-        raise DamagedElf(f"ends before {what} does: is it truncated?")
+        raise DamagedElf(f"is truncated: {what} is beyond its end")
 
 
 def _read(elf: ELFFile, offset: int, length: int) -> bytes:
@@ -196,6 +200,6 @@ def _read(elf: ELFFile, offset: int, length: int) -> bytes:
 
 
 def _string(table: bytes, offset: int) -> str:
-    """Return the string at the offset, up to a NUL byte or the end of the table."""
+    """Return the string at an offset of a table. It ends at a NUL byte, or at the end of the table."""
     end = table.find(b"\0", offset, offset + _LONGEST_STRING)
     return table[offset : end if end >= 0 else offset + _LONGEST_STRING].decode("utf-8", "surrogateescape")

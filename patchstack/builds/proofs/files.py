@@ -1,4 +1,4 @@
-"""The files that a build left in `bin`, and a search in files of any size."""
+"""List the files that a build left in `bin`, and search in files of any size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from patchstack.causes import NoSuchBuild
 from patchstack.document import Part
 
 BIN = "bin"
-"""The path of programs and libraries in a build's directory."""
+"""The directory of programs and libraries, in the directory of a build."""
 OBJECTS = "objects"
-"""The path of the object files that a proof needs, in a build's directory."""
+"""The directory of the object files that a proof needs, in the directory of a build."""
 _BLOCK = 4 << 20
 _BEFORE, _AFTER = 40, 60
 
 
 class Binary(Part, frozen=True, kw_only=True):
-    """A file of `bin`: its path below `bin`, the sha256 of its content in hex, and its size in bytes."""
+    """A file of `bin`. `name` is its path below `bin`, `sha256` the digest of its content in hex, `size` its size in
+    bytes."""
 
     name: str
     sha256: str
@@ -31,7 +32,8 @@ class Binary(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A regular file of `bin`. `elf` is None if it is not an ELF file, or is damaged (`damage` describes it)."""
+    """A regular file of `bin`. `elf` is None if it is not a valid ELF file. `damage` is the problem of a damaged ELF
+    file."""
 
     name: str
     path: Path
@@ -42,8 +44,8 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The content of `bin`: its files in the order of their names, the targets of its links (name to name), and
-    problems (a link that leads elsewhere, a socket)."""
+    """The content of `bin`. `files` are sorted by name. `links` has the target of each link, both as names. `problems`
+    are texts about other entries, such as a socket, or a link that leads elsewhere."""
 
     files: tuple[Built, ...]
     links: dict[str, str]
@@ -55,21 +57,20 @@ class Survey:
         return tuple(file for file in self.files if file.elf is not None)
 
     def named(self, name: str) -> Built | None:
-        """Return the file of that name, or the target of the link of that name."""
+        """Return the file with this name, or the target of the link with this name. Return None if neither exists."""
         return next((file for file in self.files if file.name == self.links.get(name, name)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """A match in a file, with the printable text around it."""
+    """A match in a file. `context` is the match with the printable text around it."""
 
     offset: int
     context: str
 
 
 def binaries(directory: Path) -> tuple[Binary, ...]:
-    """Return every regular file below `bin` of a build's directory, in the order of their names. Links are only other
-    names.
+    """Return every regular file below `bin`, sorted by name. Links are not followed or listed.
 
     Raises `MissingError` if a file cannot be read.
     """
@@ -78,7 +79,7 @@ def binaries(directory: Path) -> tuple[Binary, ...]:
 
 
 def survey(directory: Path) -> Survey:
-    """Return the content of `bin` in a build's directory; empty if the directory does not exist."""
+    """Return the content of `bin` in the directory of a build. It is empty if `bin` does not exist."""
     found, links, problems = _walk(directory / BIN)
     files = []
     for name, path in found:
@@ -92,9 +93,9 @@ def survey(directory: Path) -> Survey:
 
 
 def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
-    """Return the first match of each wanted byte string in a file. Reads the file once, in blocks.
+    """Return the first match of each wanted byte string in a file. The file is read once, in blocks.
 
-    Raises `MissingError` if it cannot be read.
+    Raises `MissingError` if the file cannot be read.
     """
     missing = [needle for needle in dict.fromkeys(wanted) if needle]
     found: dict[bytes, Occurrence] = {}
@@ -119,7 +120,7 @@ def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
 
 
 def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]:
-    """Return the regular files below a directory, its links, and its problems. Follows no link."""
+    """Return the regular files below a directory, its links, and its problems. No link is followed."""
     found: list[tuple[str, Path]] = []
     links: dict[str, str] = {}
     problems: list[str] = []
@@ -148,10 +149,11 @@ def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]
 
 
 def _target(link: Path, real_top: Path) -> str | None:
-    """Return the name below `real_top` of a link's target, if that is a regular file."""
+    """Return the name of the target of a link, below `real_top`. Return None if the target is not a regular file below
+    it."""
     try:
         real = link.resolve(strict=True)
-    except (OSError, RuntimeError):  # a loop is a RuntimeError up to Python 3.12
+    except (OSError, RuntimeError):  # up to Python 3.12, a link loop raises RuntimeError
         return None
     return real.relative_to(real_top).as_posix() if real.is_relative_to(real_top) and real.is_file() else None
 
@@ -169,7 +171,7 @@ def _binary(name: str, path: Path) -> Binary:
 
 
 def _context(descriptor: int, offset: int, length: int) -> str:
-    """Return the text at an offset, with the printable ASCII directly before and after it."""
+    """Return the text of a match, with the printable ASCII characters directly before and after it."""
     start = max(offset - _BEFORE, 0)
     around = os.pread(descriptor, offset - start + length + _AFTER, start)
     first, end = offset - start, offset - start + length

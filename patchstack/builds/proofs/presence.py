@@ -1,5 +1,5 @@
-"""`exists`, `machine` and `paths`: the programs exist, are for the right machine, and contain no path of the build
-machine."""
+"""Proofs `exists`, `machine` and `paths`: the programs exist, are for the right machine, and contain no path of the
+build machine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _MOST = 6
 
 
 def wanted_paths(claim: Claim) -> tuple[str, ...]:
-    """Return the paths to search for, without those like `/` that every file contains."""
+    """Return the paths to search for. Paths like `/`, which every file contains, are omitted."""
     return tuple(path.rstrip("/") for path in claim.machine_paths if len(path.rstrip("/")) > 1)
 
 
 def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurrence]]) -> Proof:
-    """Return the proof that no file contains a directory of the build machine, and that binaries search for libraries
-    only in their own directory (or where the claim allows it). `hits` has the paths that were found, by file."""
+    """Return the proof that no file contains a directory of the build machine. It also proves that binaries search for
+    libraries only in their own directory, and where the claim allows it. `hits` has the paths that were found, by
+    file."""
     wrong = []
     for file in survey.files:
         for path, hit in hits.get(file.name, {}).items():
@@ -30,16 +31,16 @@ def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurren
         for entry in file.elf.search_path if file.elf else ():
             if not _allowed(entry, claim):
                 wrong.append(
-                    f"{file.name} looks for libraries in {entry or 'the working directory'} (RPATH or RUNPATH)"
+                    f"{file.name} searches for libraries in {entry or 'the working directory'} (RPATH or RUNPATH)"
                 )
     if wrong:
         more = f"; and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
         return Proof(id="paths", verdict=Verdict.FAIL, detail="; ".join(map(plain, wrong[:_MOST])) + more)
     looked = wanted_paths(claim)
     if not survey.binaries:
-        return Proof(id="paths", verdict=Verdict.INVALID, detail="there is no ELF file to search")
+        return Proof(id="paths", verdict=Verdict.INVALID, detail="no ELF file exists")
     if not looked:
-        return Proof(id="paths", verdict=Verdict.INVALID, detail="no path of the build machine was named to look for")
+        return Proof(id="paths", verdict=Verdict.INVALID, detail="no path of the build machine was given")
     return Proof(
         id="paths",
         verdict=Verdict.PASS,
@@ -48,7 +49,7 @@ def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurren
 
 
 def encoded(path: str) -> bytes:
-    """Return a path as bytes, as it is in a file."""
+    """Return a path as the bytes that a file would contain."""
     return os.fsencode(path)
 
 
@@ -59,14 +60,14 @@ def _allowed(entry: str, claim: Claim) -> bool:
 
 
 MACHINES = {"linux/amd64": "EM_X86_64", "linux/arm64": "EM_AARCH64"}
-"""The ELF machine of a platform's programs; all of them are 64-bit."""
+"""The ELF machine of each platform. All of them are 64-bit."""
 _NAMES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64", "EM_386": "i386", "EM_ARM": "arm", "EM_RISCV": "riscv"}
 _LIBRARY = re.compile(r"\.so(\.[0-9]+)*\Z")
 
 
 def exists(survey: Survey, claim: Claim) -> Proof:
     """Return the proof that every target is a program that can be started, and that the build left only files and links
-    to them. INVALID if no target was named, because then nothing could be missing."""
+    to them. It is INVALID if no target was named, because then nothing could be missing."""
     wrong = list(survey.problems)
     if not survey.files:
         wrong.insert(0, "the build left no binary")
@@ -88,16 +89,16 @@ def exists(survey: Survey, claim: Claim) -> Proof:
 
 
 def built_targets(survey: Survey, claim: Claim) -> tuple[str, ...]:
-    """Return the targets that must exist, then the optional ones that do."""
+    """Return the targets that must exist, followed by the optional targets that exist."""
     return claim.targets + tuple(target for target in claim.optional_targets if survey.named(target) is not None)
 
 
 def machine(survey: Survey, claim: Claim) -> Proof:
-    """Return the proof that every ELF file is complete, 64-bit, and for the platform. Files with a library's name and
-    targets must be ELF files."""
+    """Return the proof that every ELF file is complete, 64-bit, and for the platform. Targets, and files with the name
+    of a library, must be ELF files."""
     wanted = MACHINES.get(platform(claim))
     if wanted is None:
-        return Proof(id="machine", verdict=Verdict.INVALID, detail=f"{claim.platform}: which ELF machine is not known")
+        return Proof(id="machine", verdict=Verdict.INVALID, detail=f"the ELF machine of {claim.platform} is unknown")
     programs = {file.name for file in map(survey.named, built_targets(survey, claim)) if file}
     wrong = []
     for file in survey.files:
@@ -112,7 +113,7 @@ def machine(survey: Survey, claim: Claim) -> Proof:
         return Proof(id="machine", verdict=Verdict.FAIL, detail=detail)
     count = len(survey.binaries)
     if not count:
-        return Proof(id="machine", verdict=Verdict.INVALID, detail="there is no ELF file to judge")
+        return Proof(id="machine", verdict=Verdict.INVALID, detail="no ELF file exists")
     rest = [file.name for file in survey.files if file.elf is None]
     beside = f"; no ELF: {listed(rest)}" if rest else ""
     detail = f"{count} ELF file{'s' if count != 1 else ''} for {_NAMES[wanted]}{beside}"
@@ -120,14 +121,14 @@ def machine(survey: Survey, claim: Claim) -> Proof:
 
 
 def platform(claim: Claim) -> str:
-    """Return the platform without a variant (`linux/arm64/v8` is `linux/arm64`)."""
+    """Return the platform without its variant (`linux/arm64` for `linux/arm64/v8`)."""
     return "/".join(claim.platform.split("/")[:2])
 
 
 def _not_a_program(survey: Survey, target: str) -> str | None:
     file = survey.named(target)
     if file is None:
-        return "is not there"
+        return "is missing"
     if file.size == 0:
         return "is empty"
     if file.damage is not None:
@@ -136,4 +137,4 @@ def _not_a_program(survey: Survey, target: str) -> str | None:
         return "is not an ELF file"
     if not file.elf.program:
         return "is a library, not a program"
-    return None if os.access(file.path, os.X_OK) else "may not be executed"
+    return None if os.access(file.path, os.X_OK) else "is not executable"

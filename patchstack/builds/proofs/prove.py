@@ -1,7 +1,7 @@
 """Prove after a build that its files are what was requested.
 
-A build's directory has its programs and libraries in `bin` and, if FP4 kernels were compiled, their object files in
-`objects`. Each proof has its own verdict. A proof that could not be checked is INVALID with the reason.
+The directory of a build has programs and libraries in `bin`. If FP4 kernels were compiled, their object files are in
+`objects`. Each proof has its own verdict. A proof that could not be checked is INVALID, with the reason.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ def prove_build(
     *,
     cuobjdump: Disassembler | None,
     run: Runner | None,
-    not_run: str = "nothing to run the programs with was given",
+    not_run: str = "no way to run the programs was given",
 ) -> tuple[Proof, ...]:
-    """Return the proofs of a build: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `paths`; with CUDA also
-    `cuda-ptx`, and `fp4` if the source and the architecture have FP4 instructions. They are always in that order.
+    """Return the proofs of a build, in this order: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `cuda-ptx`,
+    `fp4`, `paths`. A build without CUDA has no `cuda-ptx`. `fp4` is omitted unless the source and the architecture have
+    FP4 instructions.
 
-    If `cuobjdump` is None, the proofs of device code are INVALID. If `run` is None, the programs are not started, and
+    Without `cuobjdump`, the proofs of device code are INVALID. Without `run`, the programs are not started, and
     `not_run` says why (`cannot run here: linux/arm64 programs on linux/amd64`).
 
-    Raises `MissingError` if a file cannot be read, or pyelftools is not installed.
+    Raises `MissingError` if a file cannot be read, or if pyelftools is not installed.
     """
     if not directory.is_dir():
-        raise NoSuchBuild(f"{directory} is not a directory: there is no build to prove")
+        raise NoSuchBuild(f"{directory} is not a directory, so it has no build to prove")
     found = survey(directory)
     key = claim.key.encode()
     wanted = wanted_paths(claim)
@@ -76,7 +77,8 @@ def prove_build(
 
 
 def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
-    """Run a built program on this machine. Only for a build that was made here, with the same rights."""
+    """Run a built program on this machine. Use this only for a build that was made on this machine, because the program
+    gets the user's rights."""
     try:
         finished = run_program([str(program.absolute()), *arguments], cwd=program.parent, timeout=_SECONDS)
     except ProgramTimeout:
@@ -84,7 +86,7 @@ def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
     except MissingError:
         if not program.is_file():
             raise
-        return ProgramOutput(code=127, output=b"its program loader is not here")
-    except OSError as error:  # a wrong machine, a script without an interpreter, no right to execute
+        return ProgramOutput(code=127, output=b"its program loader is not installed")
+    except OSError as error:  # for a wrong machine, a missing interpreter, or a file that is not executable
         return ProgramOutput(code=126, output=(error.strerror or str(error)).encode())
     return ProgramOutput(code=finished.code, output=finished.stdout + finished.stderr)

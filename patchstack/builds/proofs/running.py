@@ -1,7 +1,7 @@
-"""`runs` and `commit`: the programs start, and the binaries contain the build key.
+"""Proofs `runs` and `commit`: the programs start, and the binaries contain the build key.
 
-A program without `--version` (llama.cpp's test-backend-ops) prints its usage and exits with any code. So the proof is
-that a program prints the build key, and that none dies of a signal or because of a missing library.
+A program without `--version` (llama.cpp's test-backend-ops) prints its usage and exits with any code. Therefore `runs`
+requires that at least one program prints the build key, and that no program is ended by a signal or lacks a library.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LIBRARY_MISSING = re.compile(
     rb"error while loading shared libraries: ([^:\s]+)|Error loading shared library ([^:\s]+)"
 )
 _SYMBOL_MISSING = re.compile(rb"symbol lookup error: .*undefined symbol: (\w+)")
-# It comes with the driver, not with the toolkit or the build, so a machine without a GPU may lack it.
+# These libraries come with the driver, not with the toolkit or the build. A machine without a GPU may lack them.
 _DRIVER_LIBRARY = re.compile(rb"lib(cuda|nvidia-ml)\.so")
 _DRIVER_SYMBOL = re.compile(rb"(cu[A-Z]|nvml[A-Z])")
 _PRINTS_A_VERSION = re.compile(rb"^\s*(?:\S+\s+)?version(?::\s*\S|\s+v?[\d(])", re.IGNORECASE | re.MULTILINE)
-# A shell and a container engine return 128 + signal. Programs use other codes in this range (git's usage is 129).
+# Shells and container engines return 128 + signal. Programs use the codes of other signals (git: 129 for wrong usage).
 _CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGSYS"})
 
 
@@ -38,13 +38,14 @@ class Kind(Enum):
     KEY = "it printed the build key"
     OTHER = "it printed a version that is not the build key"
     NO_VERSION = "it prints no version"
-    NOT_RUN = "it could not be run here"
+    NOT_RUN = "it could not be run"
     BROKEN = "it does not start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The result of starting a program. `words` describe it, and follow the program's name in a message."""
+    """The result of starting a program. `words` describe the result; in a message, they follow the name of the
+    program."""
 
     name: str
     kind: Kind
@@ -52,7 +53,7 @@ class Start:
 
 
 def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...]:
-    """Start every target that is a program of the platform with `--version`."""
+    """Start every target with `--version`, if it is a program for the platform."""
     starts = []
     for target in built_targets(survey, claim):
         file = survey.named(target)
@@ -66,14 +67,14 @@ def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...
 
 
 def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
-    """Judge a program's exit code and output."""
+    """Judge a program by its exit code and output."""
 
     def start(kind: Kind, words: str) -> Start:
         return Start(name=name, kind=kind, words=words)
 
     ended_by = _signal(ran.code)
     if ended_by is not None:
-        return start(Kind.BROKEN, f"died of {ended_by}")
+        return start(Kind.BROKEN, f"was ended by {ended_by}")
     if ran.code:
         library, symbol = _LIBRARY_MISSING.search(ran.output), _SYMBOL_MISSING.search(ran.output)
         missing = next((name for match in (library, symbol) if match for name in match.groups() if name), None)
@@ -94,8 +95,9 @@ def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
 
 
 def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
-    """Return PASS if a program printed the build key and none is broken, and INVALID if this is not known. If `starts`
-    is None, `not_run` is the reason why nothing was started."""
+    """Return the proof that the programs start. It is PASS if at least one program printed the build key and none is
+    broken. It is FAIL if a program is broken, and INVALID otherwise. If `starts` is None, nothing was started, and
+    `not_run` is the reason."""
     if starts is None:
         return Proof(id="runs", verdict=Verdict.INVALID, detail=plain(not_run))
     by_kind: dict[Kind, list[Start]] = {kind: [] for kind in Kind}
@@ -106,28 +108,28 @@ def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
         return Proof(id="runs", verdict=Verdict.FAIL, detail=detail)
     if by_kind[Kind.KEY]:
         return Proof(id="runs", verdict=Verdict.PASS, detail=detail)
-    return Proof(id="runs", verdict=Verdict.INVALID, detail=detail or "there is no program to start")
+    return Proof(id="runs", verdict=Verdict.INVALID, detail=detail or "no program could be started")
 
 
 def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Iterable[Start] | None) -> Proof:
-    """Return the proof that a binary contains the build key, and that every program that prints a version prints the
+    """Return the proof that a binary contains the build key, and that every program that prints a version prints this
     key. `holders` are the files that contain the key."""
     others = [start for start in starts or () if start.kind is Kind.OTHER]
     if others:
         said = "; ".join(f"{start.name} {start.words}" for start in others)
         return Proof(id="commit", verdict=Verdict.FAIL, detail=plain(f"the build key is {claim.key}, but {said}"))
     if not survey.binaries:
-        return Proof(id="commit", verdict=Verdict.INVALID, detail="there is no ELF file to look for the build key in")
+        return Proof(id="commit", verdict=Verdict.INVALID, detail="no ELF file exists")
     held = [file.name for file in survey.binaries if file.name in holders]
     if not held:
-        return Proof(id="commit", verdict=Verdict.FAIL, detail=f"no binary holds the build key {claim.key}")
+        return Proof(id="commit", verdict=Verdict.FAIL, detail=f"no binary contains the build key {claim.key}")
     printed = [start.name for start in starts or () if start.kind is Kind.KEY]
     by = f", printed by {listed(printed)}" if printed else ""
     return Proof(id="commit", verdict=Verdict.PASS, detail=f"{claim.key} is in {listed(held)}{by}")
 
 
 def _told(kind: Kind, starts: list[Start]) -> str:
-    """Return the results of these programs, in words."""
+    """Return the results of programs of one kind, in words."""
     match kind:
         case Kind.KEY:
             return f"{listed([start.name for start in starts])} printed the build key"

@@ -1,1 +1,1 @@
-"""The stored results of a build: the store, build.json, and the provenance statement."""
+"""The stored results of a build: the store, `build.json`, and the provenance statement."""

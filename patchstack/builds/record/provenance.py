@@ -1,13 +1,13 @@
-"""`provenance.json`: the builder, inputs and outputs of a build, as an in-toto statement (v1) with SLSA provenance
-(v1).
+"""Write `provenance.json`: the builder, inputs and outputs of a build, as an in-toto statement (v1) with SLSA
+provenance (v1).
 
 Formats: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
-https://slsa.dev/spec/v1.0/provenance. It is not signed, so it is evidence only for people who trust the machine.
+https://slsa.dev/spec/v1.0/provenance. The file is not signed, so it is evidence only for people who trust the machine.
 
-`BUILD_TYPE` identifies the format of the rest. External parameters are the user's choices (variant, architecture,
-platform, definitions, targets); internal ones are properties of the machine (engine, limits). Resolved dependencies are
-`Resource`s: `pin` (a git commit, with its tree), `patches/…` (sha256 each), `image` and `base image`, `toolchain`.
-The invocation's id is the build key.
+`BUILD_TYPE` identifies the format of the parameters. External parameters are the choices of the user (variant,
+architecture, platform, definitions, targets). Internal parameters are properties of the machine (engine, limits). The
+resolved dependencies are `Resource`s: `pin` (a git commit, with its tree), `patches/…` (each with its SHA-256),
+`image`, `base image` and `toolchain`. The id of the invocation is the build key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILE = "provenance.json"
 BUILD_TYPE = "urn:patchstack:build:1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILDER = f"pkg:pypi/patchstack@{patchstack.__version__}"
-"""The builder as a package URL. A build is as trustworthy as this program and its machine."""
+"""The builder as a package URL. A build is as trustworthy as this program and the machine."""
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -50,7 +50,7 @@ _SCP_LIKE = re.compile(r"(?:[^/@:]+@)?([^/:@]{2,}):(?!//)(.+)\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A file that was built: its path below the build's `bin`, and the sha256 of its content in hex."""
+    """A file that was built: its path below `bin`, and the SHA-256 of its content in hex."""
 
     name: str
     sha256: str
@@ -58,8 +58,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An input of a build, or an output besides its binaries. `digest` is by algorithm (`sha256`, `gitCommit`,
-    `gitTree`), in hex; `notes` are further facts (versions, numbers)."""
+    """An input of a build, or an output that is not a binary. `digest` has digests in hex, by algorithm (`sha256`,
+    `gitCommit`, `gitTree`). `notes` are more facts, such as versions and numbers."""
 
     name: str
     digest: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +70,8 @@ class Resource:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """The facts of a build. `key` is the build key. `external` and `internal` are its parameters. `started` and
-    `finished` have a time zone and microseconds. `builder` is a URI, `versions` are those of the builder's parts."""
+    `finished` have a time zone and microseconds. `builder` is a URI. `versions` are the versions of the builder's
+    parts."""
 
     key: str
     subjects: tuple[Subject, ...]
@@ -85,8 +86,8 @@ class Provenance:
 
 
 def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) -> Resource:
-    """Return the pin as a material. `upstream` is a URL or a path: credentials are removed, and a path is left out (it
-    would only be valid on the build machine)."""
+    """Return the pin as a material. `upstream` is a URL or a path. Credentials are removed from a URL. A path is
+    omitted, because it is valid only on the build machine."""
     location = public_url(upstream) if upstream else None
     return Resource(
         name="pin",
@@ -96,20 +97,21 @@ def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) ->
 
 
 def file(name: str, sha256: str, **notes: Json) -> Resource:
-    """Return a file as a material or a byproduct: a patch, a log."""
+    """Return a file, such as a patch or a log, as a material or a byproduct."""
     return Resource(name=name, digest={"sha256": sha256}, notes=notes)
 
 
 def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
-    """Return a container image as a material. `digest` is `sha256:…`; the reference is a note, because a local image is
-    available nowhere else."""
+    """Return a container image as a material. `digest` is `sha256:…`. The reference is only a note, because a local
+    image is not available elsewhere."""
     return Resource(
         name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
     )
 
 
 def public_url(url: str) -> str | None:
-    """Return a URL that may be in a public file: no user, no password, no query. None for a path of this machine."""
+    """Return a URL in a form that can be published: without user, password and query. Return None for a path of this
+    machine."""
     if "://" not in url:
         match = _SCP_LIKE.match(url)
         return f"ssh://{match[1]}/{match[2].lstrip('/')}" if match else None
@@ -124,10 +126,11 @@ def public_url(url: str) -> str | None:
 
 
 def render(provenance: Provenance) -> bytes:
-    """Return the statement as JSON: sorted keys, two spaces, a final newline. The same build gives the same bytes.
+    """Return the statement as JSON, with sorted keys, two spaces of indentation and a final newline. The same build
+    gives the same bytes.
 
-    Raises `UsageError` if the statement would be invalid (no subject, an invalid digest, a time without a zone), and
-    `MissingError` if in-toto-attestation is not installed.
+    Raises `UsageError` if the statement would be invalid: no subject, an invalid digest, or a time without a zone.
+    Raises `MissingError` if in-toto-attestation is not installed.
     """
     _libraries()
     from google.protobuf import json_format
@@ -142,12 +145,13 @@ def render(provenance: Provenance) -> bytes:
         _check_subjects(statement)
         _check_rest(provenance)
     except (ValueError, TypeError, json_format.Error) as error:
-        raise ProvenanceRefused(f"no provenance can be written of this build: {error}") from error
+        raise ProvenanceRefused(f"the provenance of this build cannot be written: {error}") from error
     return indented(_whole(json_format.MessageToDict(statement.pb)))
 
 
 def write_statement(path: Path, provenance: Provenance) -> None:
-    """Write the statement atomically. Raises the errors of `render`, and `MissingError` if it cannot be written."""
+    """Write the statement atomically. Raises the errors of `render`, and `MissingError` if the file cannot be
+    written."""
     content = render(provenance)
     try:
         replace_file(path, content, mode=0o644)
@@ -174,7 +178,7 @@ def _predicate(provenance: Provenance) -> Predicate:
 
 
 def _check_subjects(statement: Statement) -> None:
-    """Check the requirements of the library on a statement, and our own. Raises `ValueError`."""
+    """Check the requirements of the library and of patchstack for a statement. Raises `ValueError`."""
     statement.validate()
     names = set()
     for subject in statement.pb.subject:
@@ -187,7 +191,7 @@ def _check_subjects(statement: Statement) -> None:
 
 
 def _check_rest(provenance: Provenance) -> None:
-    """Check the requirements of SLSA on the predicate, and our own. Raises `ValueError`."""
+    """Check the requirements of SLSA and of patchstack for the predicate. Raises `ValueError`."""
     _check_digest("the build key", "sha256", provenance.key)
     if not provenance.external:
         raise ValueError("it has no external parameters")
@@ -222,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return the value with 8 for 8.0, because Struct has one kind of number."""
+    """Return the value with whole numbers as integers. Struct has only one type of number, so 8 becomes 8.0."""
     if isinstance(value, dict):
         return {key: _whole(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -256,7 +260,7 @@ def write_provenance(
     log_sha256: str,
     ccache: Mapping[str, int] | None,
 ) -> Path:
-    """Write `provenance.json` next to the binaries. Raises the errors of `render`."""
+    """Write `provenance.json` next to the binaries, and return its path. Raises the errors of `render`."""
     statement = Provenance(
         key=key.hex,
         subjects=tuple(Subject(name=one.name, sha256=one.sha256) for one in binaries),

@@ -1,6 +1,6 @@
-"""`patchstack.build/1`, the record of a build: its inputs, commands, results and proofs.
+"""The record of a build (`patchstack.build/1`): its inputs, commands, results and proofs.
 
-It is in the file `build.json` next to the binaries, and `patchstack build --json` prints it.
+It is the file `build.json` next to the binaries, and `patchstack build --json` prints it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUILT, REJECTED = "built", "rejected"
 
 
 class EngineEntry(Part, frozen=True, kw_only=True):
-    """The engine that made the build."""
+    """The engine on which the build was made."""
 
     spec: str
     kind: str
@@ -32,7 +32,7 @@ class EngineEntry(Part, frozen=True, kw_only=True):
 
 
 class StepEntry(Part, frozen=True, kw_only=True):
-    """A patch that was applied: the sha256 of its file, and the tree after it."""
+    """An applied patch: its file, the SHA-256 of the file, and the tree after the patch."""
 
     file: str
     sha256: str
@@ -40,7 +40,8 @@ class StepEntry(Part, frozen=True, kw_only=True):
 
 
 class SourceEntry(Part, frozen=True, kw_only=True):
-    """The source: the tree, and the pin and patches it was made from. `series` is the verdict of a verification."""
+    """The source: the tree, and the pin and patches that it was made from. `series` is the result of verify. `absent`
+    are the paths of omitted files."""
 
     label: str
     tree: str
@@ -52,7 +53,7 @@ class SourceEntry(Part, frozen=True, kw_only=True):
 
 
 class OptionEntry(Part, frozen=True, kw_only=True):
-    """A resolved option: its value, its origin, and the digest of an image or a toolkit."""
+    """A resolved option: its value and its origin. `digest` is that of an image or a toolkit."""
 
     value: Any
     origin: Any = msgspec.field(name="from")
@@ -60,7 +61,7 @@ class OptionEntry(Part, frozen=True, kw_only=True):
 
 
 class OptionsEntry(Part, frozen=True, kw_only=True):
-    """Every resolved option. `arch`, `image` and `toolkit` exist only if the build has one."""
+    """Every resolved option. `arch`, `image` and `toolkit` are omitted if the build has none."""
 
     optional_targets: OptionEntry | msgspec.UnsetType = msgspec.UNSET
     variant: OptionEntry
@@ -81,15 +82,16 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """The hits and misses of ccache, in files."""
+    """The hits and misses of ccache, as numbers of files."""
 
     hits: int
     misses: int
 
 
 class Rejection(Part, frozen=True, kw_only=True):
-    """Why the source does not compile: the first real error, its place, and the patch that wrote that line (null:
-    upstream wrote it, or it is not known). `origin` says this in words; `block` are the lines of the log to show."""
+    """Why the source does not compile: the first real error and its place. `patch` is the patch that wrote the line;
+    null if upstream wrote it, or if it is unknown. `origin` says this in words. `block` are the lines of the log to
+    show."""
 
     kind: str
     message: str
@@ -101,9 +103,9 @@ class Rejection(Part, frozen=True, kw_only=True):
 
 
 class BuildDocument(Document, frozen=True, kw_only=True, tag="patchstack.build/1"):
-    """A build. Times are RFC 3339 in UTC, `seconds` is the wall time of each part.
+    """A build. Times are RFC 3339 in UTC. `seconds` has the wall time of each part.
 
-    `hit` (nothing was compiled), `out_dir` and `log` exist only in the printed document, not in the file.
+    `hit`, `out_dir` and `log` are only in the printed document, not in the file. `hit` is true if nothing was compiled.
     """
 
     key: str
@@ -130,7 +132,7 @@ class BuildDocument(Document, frozen=True, kw_only=True, tag="patchstack.build/1
 
     @property
     def built(self) -> bool:
-        """Whether it compiled."""
+        """Whether the source compiled."""
         return self.status == BUILT
 
 
@@ -180,7 +182,7 @@ def make_record(
     proofs: Iterable[Proof],
     rejection: Rejection | None,
 ) -> BuildDocument:
-    """Return the record to store. Times are RFC 3339 in UTC, `seconds` is the wall time of each part."""
+    """Return the record to store. Times are RFC 3339 in UTC. `seconds` has the wall time of each part."""
     return BuildDocument(
         key=key.hex,
         status=REJECTED if rejection is not None else BUILT,

@@ -1,4 +1,4 @@
-"""The store of builds, by key. A build is stored atomically, and only one process builds a key at a time."""
+"""The store of builds, by key. A build is stored atomically, and only one process at a time builds a key."""
 
 from __future__ import annotations
 
@@ -36,32 +36,33 @@ class Stored:
 
     @property
     def programs(self) -> Path:
-        """The directory of its programs and libraries."""
+        """The directory of the programs and libraries."""
         return self.directory / "bin"
 
     def document(self, *, hit: bool) -> BuildDocument:
-        """Return the record as it is printed. `hit`: nothing was compiled."""
+        """Return the record as it is printed. `hit` is true if nothing was compiled."""
         log = str(self.directory / LOG)
         return msgspec.structs.replace(self.record, hit=hit, out_dir=str(self.directory), log=log)
 
     @property
     def bytes(self) -> int:
-        """Its size on disk, in bytes."""
+        """The size on disk, in bytes."""
         return sum(path.lstat().st_size for path in self.directory.rglob("*") if not path.is_dir())
 
 
 class Store:
-    """Builds under one directory, `root/KEY/`."""
+    """Builds in one directory. Each is in `root/KEY/`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def find(self, key: str) -> Stored | None:
-        """Return the build of that key, or None."""
+        """Return the build with this key. Return None if it does not exist or its record is damaged."""
         return self._load(self.root / key)
 
     def named(self, prefix: str) -> Stored:
-        """Return the build whose key starts with `prefix`. Raises `MissingError` for none, `UsageError` for several."""
+        """Return the build whose key starts with `prefix`. Raises `MissingError` if none exists, and `UsageError` if
+        several exist."""
         found = [stored for stored in self.all() if stored.key.startswith(prefix)]
         if not found:
             raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows the stored builds")
@@ -72,7 +73,7 @@ class Store:
         return found[0]
 
     def all(self) -> tuple[Stored, ...]:
-        """Return every build, the newest first."""
+        """Return all builds, newest first."""
         if not self.root.is_dir():
             return ()
         found = [self._load(path) for path in self.root.iterdir() if _KEY.match(path.name)]
@@ -82,19 +83,20 @@ class Store:
         try:
             record = msgspec.json.decode((directory / RECORD).read_bytes(), type=BuildDocument)
         except (OSError, msgspec.MsgspecError):
-            return None  # no build, or a damaged record: the build is made again and replaced
+            return None  # no build exists, or its record is damaged: then the build is made again and replaced
         return Stored(key=directory.name, directory=directory, record=record)
 
     @contextlib.contextmanager
     def alone(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Hold the lock of that name. If another process holds it, call `waiting` with that process, and wait."""
+        """Hold the lock with this name while the body runs. If a different process holds it, call `waiting` with the
+        name of that process, and wait."""
         self.root.mkdir(parents=True, exist_ok=True)
         with locked(self.root / f".lock-{name}", waiting):
             yield
 
     @contextlib.contextmanager
     def draft(self, key: str) -> Iterator[Path]:
-        """Yield a directory for a new build. It is removed unless `commit` was called for it."""
+        """Yield an empty directory for a new build. It is removed at the end, unless `commit` moved it."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._sweep()
         directory = self.root / f".draft-{key[:12]}-{tag()}-{secrets.token_hex(3)}"
@@ -105,7 +107,8 @@ class Store:
             shutil.rmtree(directory, ignore_errors=True)
 
     def commit(self, key: str, draft: Path, record: BuildDocument) -> Stored:
-        """Move a draft to the place of its key, replacing an earlier build. Call it under the key's lock."""
+        """Move a draft to the directory of its key. An earlier build is replaced. The caller must hold the lock of the
+        key."""
         write_new(draft / RECORD, record.indented)
         place = self.root / key
         if place.exists():
@@ -127,19 +130,19 @@ class Store:
         shutil.rmtree(stored.directory)
 
     def older_than(self, days: float) -> tuple[Stored, ...]:
-        """Return the builds that were last used more than `days` days ago."""
+        """Return the builds that were not used in the last `days` days."""
         limit = time.time() - days * 86400
         return tuple(stored for stored in self.all() if (stored.directory / RECORD).stat().st_mtime < limit)
 
     def clear_logs(self, days: float) -> None:
-        """Remove the logs of builds without a result that are older than `days` days."""
+        """Remove the logs of builds without a result, if they are older than `days` days."""
         limit = time.time() - days * 86400
         for path in self.root.glob("failed-*.log"):
             if path.stat().st_mtime < limit:
                 path.unlink(missing_ok=True)
 
     def touch(self, stored: Stored) -> None:
-        """Record that a build was used."""
+        """Record that a build was used now."""
         with contextlib.suppress(OSError):
             os.utime(stored.directory / RECORD)
 

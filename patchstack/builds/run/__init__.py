@@ -1,1 +1,1 @@
-"""Run a build on an engine: commands, progress, and the steps from a cache miss to a record."""
+"""Run a build on an engine: the commands, the progress, and all steps up to the record."""

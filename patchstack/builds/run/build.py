@@ -29,16 +29,16 @@ from patchstack.installed import install_hint
 from patchstack.verdict import Verdict
 
 PROVING = {"in_toto_attestation": "in-toto-attestation", "elftools": "pyelftools"}
-"""The modules that proofs and provenance need, with their packages."""
+"""The Python modules that proofs and provenance need, with the names of their packages."""
 
 
 def missing_packages() -> list[str]:
-    """Return the missing packages for proofs and records."""
+    """Return the packages for proofs and records that are not installed."""
     return [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
 
 
 def require_packages() -> None:
-    """Raise `MissingError` with every missing package for proofs and records."""
+    """Raise `MissingError` that names every package for proofs and records that is not installed."""
     if missing := missing_packages():
         raise PackageMissing(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
 
@@ -50,7 +50,7 @@ _FP4 = (b"kind::mxf4", b"kind::mxf4nvf4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The inputs of a build."""
+    """The inputs of a build. `processor` is set for native code only."""
 
     source: Source
     plan: Plan
@@ -65,25 +65,24 @@ class Inputs:
 def build(
     inputs: Inputs, engine: Engine, store: Store, watch: Watch, *, again: bool = False, keep: bool = False
 ) -> tuple[Stored, bool]:
-    """Return the build of these inputs, and whether it already existed. `again` always builds. `keep` leaves the work
-    volume for inspection.
+    """Return the build of these inputs, and whether it already existed. With `again`, the build is made even if it
+    exists. With `keep`, the work volume is not removed, so that it can be inspected.
 
-    A source that does not compile is a result too: its record's status is `rejected`, and it is not compiled again.
-
-    Raises the errors of the engine, and `NotJudged` for a build that ended without a result.
+    A source that does not compile also gives a record, with the status `rejected`. It is not compiled again. Raises the
+    errors of the engine, and `NotJudged` for a build that ended without a result.
     """
     key = inputs.key
     if not again and (found := _usable(store, key, inputs, watch)) is not None:
         return found, True
-    require_packages()  # check before an hour of compiling
+    require_packages()  # checked before compiling, which may take an hour
     if inputs.plan.cuda and find_cuobjdump() is None:
         watch.talk(
-            "no cuobjdump is here: the toolkit that compiles must have one, or the proofs of GPU code are INVALID "
+            "cuobjdump is not installed. If the build's CUDA toolkit lacks it too, the proofs of GPU code are INVALID "
             f"({install_hint('cuda')})"
         )
 
     def waiting(who: str) -> None:
-        watch.talk(f"{who} is making the same build: waiting for it")
+        watch.talk(f"waiting for {who}, which makes the same build")
 
     with store.alone(key.hex, waiting):
         if not again and (found := _usable(store, key, inputs, watch)) is not None:
@@ -103,17 +102,18 @@ def build(
 
 
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
-    """Return the stored build if its binaries are unchanged, after `judged_again`."""
+    """Return the stored build if its binaries are unchanged. Return None if it must be made. Proofs that were not
+    possible before are judged now (see `judged_again`)."""
     found = store.find(key.hex)
     if found is None:
         return None
     if found.record.built:
         if found.record.options.ccache.value and inputs.plan.refuses_ccache:
-            watch.talk(f"the stored build {key.short} was made with ccache: building it again without")
+            watch.talk(f"the stored build {key.short} was made with ccache; it is made again without ccache")
             return None
         recorded = set(found.record.binaries)
         if not recorded or recorded != set(_binaries(found.directory)):
-            watch.talk(f"the stored build {key.short} was changed: it is made again")
+            watch.talk(f"the stored build {key.short} was changed; it is made again")
             return None
         found = judged_again(store, found, inputs)
     store.touch(found)
@@ -128,8 +128,8 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
 
 
 def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
-    """Judge the proofs that lacked cuobjdump, if it exists now. Proofs that run programs are not repeated, because
-    finding a build starts nothing."""
+    """Judge the proofs that lacked cuobjdump, if it is installed now. Proofs that run programs are not repeated,
+    because finding a build starts no program."""
     proofs = stored.record.proofs
     left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED
     if not left or (cuobjdump := find_cuobjdump()) is None:
@@ -143,7 +143,7 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
 
 
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:
-    """Return the claims about the build."""
+    """Return the claims about a build."""
     plan = inputs.plan
     machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []
     if session is not None:
@@ -160,8 +160,8 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
 
 
 def _has_fp4(source: Source) -> bool:
-    """Return whether the source names FP4 matrix instructions (PTX ISA: `mma` with `kind::mxf4` or
-    `kind::mxf4nvf4`)."""
+    """Return whether the source contains FP4 matrix instructions. Source: PTX ISA, `mma` with `kind::mxf4` or
+    `kind::mxf4nvf4`."""
     return any(
         entry.data is not None and any(name in entry.data for name in _FP4) for entry in source.entries((".cu", ".cuh"))
     )
@@ -234,7 +234,7 @@ def _rejected(
 
 
 def _keep_log(store: Store, key: Key, session: Session, error: PatchstackError) -> None:
-    """Keep the log of a build without a result, and name it in the error."""
+    """Keep the log of a build without a result, and name the file in the error."""
     log = session.draft / LOG
     if log.is_file() and log.stat().st_size:
         place = store.root / f"failed-{key.short}.log"

@@ -1,4 +1,4 @@
-"""The progress of a build: parse the output of ninja and make to events with an estimate of the remaining time."""
+"""Read the progress of a build from the output of ninja and make, and estimate the remaining time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _PERCENT = re.compile(r"\[ *(\d{1,3})%\] (.*)\Z")
 _PHASE = re.compile(r"-- (\S.*)\Z")
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BREAK = re.compile(rb"[\r\n]")
-_LINE = 1000  # bytes of a line that are read; a link command may have 100,000
+_LINE = 1000  # the maximum number of bytes of a line that are read; a link command may have 100,000
 _RECENT = 20  # steps
 _FEW = 3  # the minimum number of steps for an estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """`done` of `total` steps are done, and `what` is the last one (`Building CXX object …`). For make's percentages
-    `total` is 100. `elapsed` are the seconds since the build began, `remaining` an estimate of those left (None: not
-    yet possible)."""
+    """A step of a build. `done` of `total` steps are finished, and `what` is the last of them (`Building CXX object
+    …`). For make, which prints percentages, `total` is 100. `elapsed` is the time since the build began, `remaining`
+    the estimated time until its end, both in seconds. `remaining` is None if no estimate is possible yet."""
 
     done: int
     total: int
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A line of CMake about its progress (`Configuring done`)."""
+    """A line of CMake about its progress (`Configuring done`). `elapsed` is in seconds since the build began."""
 
     what: str
     elapsed: float
@@ -46,8 +46,7 @@ Event = Progress | Phase
 
 
 class ProgressReader:
-    """Parses the output of cmake, ninja and make in chunks of any size to events, which do not depend on the chunks.
-    The caller passes the time."""
+    """Converts the output of cmake, ninja and make to events. Chunks may have any size. The caller passes the time."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -58,7 +57,7 @@ class ProgressReader:
         return tuple(event for event in self.read(chunk, elapsed) if isinstance(event, Progress))
 
     def read(self, chunk: bytes, elapsed: float) -> tuple[Event, ...]:
-        """Return the steps and phases in a chunk."""
+        """Return the steps and phases in a chunk that arrived `elapsed` seconds after the build began."""
         events = []
         *ended, rest = _BREAK.split(chunk)
         for piece in ended:
@@ -71,7 +70,7 @@ class ProgressReader:
         return tuple(events)
 
     def finish(self, elapsed: float) -> tuple[Event, ...]:
-        """Return the event of a last line without a line break."""
+        """Return the event of a last line that has no line break."""
         return self.read(b"\n", elapsed)
 
     def _keep(self, piece: bytes) -> None:
@@ -97,20 +96,21 @@ class ProgressReader:
 
 
 class _Estimate:
-    """Seconds per step, half from the whole run and half from the last steps. Steps differ (CUDA files take a hundred
-    times as long as others), and one slow step must not make the estimate jump."""
+    """Estimates the time per step: half from the whole run, half from the last steps. CUDA files take a hundred times
+    as long as others, and one slow step must not make the estimate jump."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, float]] = deque()
 
     def after(self, done: int, total: int, elapsed: float) -> float | None:
-        """Return the estimated seconds left after `done` of `total` steps."""
+        """Return the estimated seconds after `done` of `total` steps until the end. Return None if no estimate is
+        possible."""
         if self._steps and done < self._steps[-1][0]:
-            # A new ninja began: a nested one (FetchContent), or the build after a new configuration.
+            # A new ninja run began: a nested build (FetchContent), or the build after a new configuration.
             self._steps.clear()
         self._steps.append((done, elapsed))
         if len(self._steps) > _RECENT + 1:
-            # Keep the first one: the whole run is measured from it.
+            # The first step is kept, because the whole run is measured from it.
             del self._steps[1]
         if done == total:
             return 0.0
@@ -124,8 +124,8 @@ class _Estimate:
 
 
 class Pulse:
-    """The steps that a plain log (CI) shows: the first and the last, one after each `share` of the whole or `seconds`,
-    whichever comes first, and the first of a new build."""
+    """Selects the steps to print in a plain log (CI). These are the first and the last step, and one step after each
+    `share` of all steps or after `seconds`, whichever comes first. The first step of a new build is also printed."""
 
     def __init__(self, *, seconds: float = 30.0, share: float = 0.05) -> None:
         self._seconds = seconds
@@ -133,8 +133,8 @@ class Pulse:
         self._printed: Progress | None = None
 
     def due(self, now: Progress, elapsed: float | None = None) -> bool:
-        """Return whether to print the step, and count it as printed then. `elapsed` is the current time if it is not
-        the step's own."""
+        """Return whether to print the step. If so, remember it as the last printed step. `elapsed` is the current time,
+        if it is not the time of the step."""
         if elapsed is not None:
             now = replace(now, elapsed=elapsed)
         due = worth_a_line(self._printed, now, seconds=self._seconds, share=self._share)
@@ -144,11 +144,11 @@ class Pulse:
 
 
 def worth_a_line(printed: Progress | None, now: Progress, *, seconds: float, share: float) -> bool:
-    """Return whether to print a step, given the last printed one."""
+    """Return whether to print a step. `printed` is the last printed step; None if there is none yet."""
     if printed is None or now.done < printed.done:
         return True
     if now.done == printed.done:
         return False
-    # The factor corrects float errors of the share: 0.05 is a little more than one twentieth.
+    # The factor corrects rounding errors: as a float, 0.05 is a little more than one twentieth.
     far = (now.done - printed.done) * (1 + 1e-9) >= share * now.total
     return now.done == now.total or far or now.elapsed - printed.elapsed >= seconds

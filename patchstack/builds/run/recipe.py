@@ -1,4 +1,4 @@
-"""The commands of a build: one configure, one build, one collection, the same on every engine."""
+"""The commands of a build: configure, build, and collect the results. They are the same on every engine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from patchstack.builds.inputs.plan import Plan
 
-# The tree is always compiled under this name, so paths in assertions and debug information are the same in every build,
-# and none is a path of the build machine.
+# Compilers replace the tree's path by this name. So paths in assertions and debug information are the same in every
+# build, and none is a path of the build machine.
 MAPPED = "."
 _SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _SPECIAL = re.compile(r'(["\\$`])')
 _ESCAPED = r"\\\1"
 EPOCH = 315532800
-"""The date of files and of `__DATE__`, in seconds since 1970: 1980-01-01, the first day in every format."""
+"""The date of all files and of `__DATE__`, in seconds since 1970. It is 1980-01-01, the first day that every format
+supports."""
 
 _PREPARE = """
 set -eu
@@ -25,9 +26,9 @@ for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="
 if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
 """
 
-# ninja builds the targets, and the optional ones that this source tree defines. Their files in bin/ are collected,
-# and the objects of FP4 kernels, which a proof needs. If bin/ is empty, the script exits with 97 and lists programs in
-# other directories.
+# ninja builds the targets, and the optional targets that this source tree defines. The files in bin/ are collected,
+# and the object files of FP4 kernels, which a proof needs. If bin/ is empty, the script lists programs in other
+# directories and exits with 97.
 _BUILD = """
 set -eu
 build=$1 out=$2 optional=$3
@@ -58,8 +59,8 @@ find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The paths of a build for its jobs: the source tree, CMake's directory, the output directory, ccache's directory,
-    and the CUDA toolkit if the plan names one."""
+    """The paths of a build as its jobs see them: the source tree, CMake's directory, the output directory, the
+    directory of ccache, and the CUDA toolkit. `toolkit` is None if the plan names none."""
 
     source: str
     build: str
@@ -69,7 +70,8 @@ class Layout:
 
 
 def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
-    """Return the CMake call, after a check that the tools are there (exit 96 names those that are not)."""
+    """Return the command that checks the tools and runs CMake. It exits with 96 and names the missing tools if some are
+    missing."""
     tools = ["ccache"] if plan.ccache.value else []
     cmake = ["cmake", "-S", layout.source, "-B", layout.build, "-G", "Ninja"]
     cmake += [f"-D{name}={value}" for name, value in _cache(plan, layout, key).items()]
@@ -77,7 +79,7 @@ def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
 
 
 def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
-    """Return the command that builds the targets and the existing optional ones, and collects the results."""
+    """Return the command that builds the targets and the optional targets that exist, and collects the results."""
     optional = " ".join(plan.optional_targets.value) if plan.optional_targets is not None else ""
     arguments = [layout.build, layout.out, optional, "--parallel", str(plan.jobs.value)]
     arguments += ["--target", *plan.targets.value]
@@ -85,7 +87,7 @@ def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
 
 
 def environment(plan: Plan, layout: Layout) -> dict[str, str]:
-    """Return the environment of both jobs."""
+    """Return the environment of the configure job and the build job."""
     found = {"LC_ALL": "C", "SOURCE_DATE_EPOCH": str(EPOCH), "NINJA_STATUS": "[%f/%t] ", "CLICOLOR": "0"}
     if plan.ccache.value:
         found |= {
@@ -101,17 +103,17 @@ def environment(plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
-    """Return CMake's cache entries: those of the variant, overridden by those that the proofs require."""
+    """Return the entries of CMake's cache: those of the variant, overridden by those that the proofs require."""
     defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
     maps = [f"-ffile-prefix-map={path}={MAPPED}" for path in (layout.source, layout.build)]
-    # Each goes through a shell, and with nvcc through a second one, and a cache directory may have a blank in its path.
+    # A shell splits each flag, and nvcc uses a second shell. Quote the flags, because a path may contain a blank.
     host = " ".join(map(_quoted, maps))
-    # nvcc would write names of temporary files, which contain its process id, to the objects.
+    # Without -objtemp, nvcc writes names of temporary files with its process id into the objects.
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",
-        # Libraries are searched next to the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads that to `$ORIGIN:`,
-        # and the empty entry is the working directory of whoever runs the program.
+        # Libraries are searched next to the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads it to `$ORIGIN:`,
+        # and the empty entry means the working directory of the program.
         "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
         "CMAKE_INSTALL_RPATH": "$ORIGIN",
         **{name: setting.value for name, setting in plan.cmake.items()},
@@ -133,14 +135,14 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
 
 
 def _quoted(flag: str) -> str:
-    """Return a flag as one shell word, in double quotes if needed, because CMake strips single quotes from cache
-    values."""
+    """Return a flag as one shell word. It gets double quotes if necessary, because CMake strips single quotes from
+    values of its cache."""
     return flag if _SAFE.fullmatch(flag) else f'"{_SPECIAL.sub(_ESCAPED, flag)}"'
 
 
 def ccache_rate(log: bytes) -> Mapping[str, int]:
-    """Return the hits and misses of a build from ccache's statistics log, which has result names, one per line, after
-    the file's name."""
+    """Return the hits and misses of a build from ccache's statistics log. The log has the name of a file, then the
+    names of its results, one in each line."""
     hits = misses = 0
     for line in log.decode("utf-8", "replace").splitlines():
         word = line.strip()

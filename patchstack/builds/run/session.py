@@ -1,4 +1,4 @@
-"""A build on an engine: send the tree, configure, compile, fetch the result, and remove the volume."""
+"""Run a build on an engine: send the tree, configure, compile, fetch the result, and remove the volume."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _WORK_VOLUMES = "patchstack-work-[0-9a-f]{12}"
 
 
 def work_name(key: Key, word: str) -> str:
-    """Return the name of a new volume of this process."""
+    """Return the name of a new volume of this process. It contains `word` and the short key."""
     return volume_name(f"patchstack-{word}-{key.short}")
 
 
 _WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
 BINARIES = Bounds(size=32 << 30, entries=20_000)
-"""The limits on what is fetched from a build: programs and libraries, and the object files of FP4 kernels."""
+"""The limits on the files that are fetched from a build: programs, libraries, and object files of FP4 kernels."""
 STATISTICS = Bounds(size=1 << 20, entries=1)
-"""The limits on ccache's statistics."""
+"""The limits on the statistics of ccache."""
 _MISSING_TOOLS = 96
 _NOTHING_IN_BIN = 97
 _SHOWN = 8
@@ -46,7 +46,7 @@ _UNUSED = re.compile(r"Manually-specified variables were not used by the project
 
 
 class NotJudged(PatchstackError):
-    """A build ended without a result: out of memory or time. Run it again with more."""
+    """A build ended without a result, because of a limit on memory or time. It can be repeated with a higher limit."""
 
     code = "PS0607"
     exit_code = Exit.INVALID
@@ -56,7 +56,7 @@ class Watch(Protocol):
     """An observer of a build."""
 
     def phase(self, name: str) -> None:
-        """Report the start of a part of the work: send, configure, compile, fetch, prove."""
+        """Report that a part of the work starts: send, configure, compile, fetch or prove."""
         ...
 
     def output(self, chunk: bytes) -> None:
@@ -70,7 +70,8 @@ class Watch(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class SessionResult:
-    """The result of the commands: the outcome of compiling, the log, the seconds of each part, and ccache's own log."""
+    """The result of the commands. `outcome` is that of the last command. `log` is the file with their output. `seconds`
+    has the wall time of each part. `ccache` is the statistics log of ccache."""
 
     outcome: Outcome
     log: Path
@@ -80,7 +81,7 @@ class SessionResult:
 
 
 class Session:
-    """A build on an engine, with its volumes, which are removed at the end unless they are kept."""
+    """A build on an engine. Its work volume is removed at the end, unless it is kept."""
 
     def __init__(
         self, engine: Engine, plan: Plan, toolchain: Toolchain, key: Key, watch: Watch, draft: Path, *, keep: bool
@@ -112,7 +113,7 @@ class Session:
         return self.toolchain.image_digest
 
     def send(self, source: Source) -> None:
-        """Put the tree into the work volume, and create ccache's volume if it is missing."""
+        """Write the tree to the work volume, and create the volume of ccache if it is missing."""
         with self.timed("send"):
             self.engine.remove(self.work.name)
             files = _below("src", source)
@@ -121,7 +122,8 @@ class Session:
                 self.engine.put(self.cache.name, pack(()), image=self.image)
 
     def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
-        """Return a job of this build."""
+        """Return a job of this build. `seconds` replaces the plan's limit of time. A job that is not `compiling` runs a
+        program of the build."""
         limits = Limits(
             memory=self.plan.memory.value,
             cpus=self.plan.cpus.value,
@@ -144,8 +146,8 @@ class Session:
         )
 
     def compile(self) -> SessionResult:
-        """Configure and build. The log goes into the draft. Raises `NotJudged` if there is no result, and
-        `MissingError` for missing tools. A compiler error is a result."""
+        """Configure and build. The output is written to the log in the draft. A compiler error is a result. Raises
+        `NotJudged` if the build ended without a result, and `MissingError` for missing tools."""
         log = self.draft / LOG
         with log.open("wb") as out:
             with self.timed("configure"):
@@ -170,14 +172,15 @@ class Session:
                     (self.draft / "out.ccache").unlink()
 
     def try_out(self, program: str, *arguments: str) -> tuple[int, bytes]:
-        """Run one of the programs where it was built. Return its exit code and output."""
+        """Run a program of the build on the build's engine. Return its exit code and output."""
         said = bytearray()
         job = self.job("try", (f"{self.layout.out}/bin/{program}", *arguments), seconds=60, compiling=False)
         outcome = self.engine.run(job, said.extend)
         return outcome.code, bytes(said)
 
     def disassembler(self) -> Disassembler | None:
-        """Return cuobjdump of this machine, or the one of the build's toolkit on the build's engine."""
+        """Return cuobjdump of this machine, or else that of the build's toolkit, which runs on the build's engine.
+        Return None if neither exists."""
         found = find_cuobjdump()
         if found is not None or not self.plan.cuda:
             return found
@@ -195,11 +198,11 @@ class Session:
         return dump
 
     def close(self) -> None:
-        """Remove the work volume, unless it is kept."""
+        """Remove the work volume. If it is kept, tell the user how to inspect it."""
         if self.keep and self.ran:
             line = shlex.join(self.engine.shell(self.job("shell", ("sh",))))
-            gone = f"; docker volume rm {self.work.name} removes it" if self.plan.engine.isolated else ""
-            self.watch.talk(f"kept: the build is in volume {self.work.name}{gone}; to look into it:\n  {line}")
+            gone = f"; docker volume rm {self.work.name} removes the volume" if self.plan.engine.isolated else ""
+            self.watch.talk(f"the build is kept in volume {self.work.name}{gone}; to inspect it:\n  {line}")
         else:
             self.engine.remove(self.work.name)
 
@@ -216,7 +219,7 @@ class Session:
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Report a part of the build to the watch, and record its wall time."""
+        """Report a part of the build to the observer, and record its wall time in seconds."""
         self.watch.phase(name)
         start = time.monotonic()
         try:
@@ -225,12 +228,13 @@ class Session:
             self.seconds[name] = round(time.monotonic() - start, 3)
 
     def _complain(self, outcome: Outcome, log: Path) -> None:
-        """Raise for an ending that proves nothing about the source."""
+        """Raise an error if the outcome proves nothing about the source: a time limit, lack of memory, or missing
+        tools."""
         if outcome.ending is Ending.TIMED_OUT:
             limit = self.plan.seconds
             raise NotJudged(
                 f"the build took over {limit.value:g} s ({limit.origin}) and was stopped",
-                hint="--time 8h gives it longer; files in ccache are not compiled again",
+                hint="--time 8h allows more time; files in ccache are not compiled again",
             )
         if outcome.ending is Ending.OUT_OF_MEMORY:
             raise out_of_memory(self.plan)
@@ -246,7 +250,8 @@ class Session:
             raise _nothing_in_bin(self.plan, log)
 
     def _refuse_unused(self, log: Path) -> None:
-        """Raise for a definition of the user that CMake did not use: the build would be taken for one with it."""
+        """Raise `UsageError` for a definition of the user that CMake did not use. Otherwise, the user would think that
+        it had an effect."""
         match = _UNUSED.search(log.read_text(errors="replace").replace("\r", ""))
         unused = match.group(1).split() if match else []
         by_hand = [name for name in unused if name in self.plan.cmake and self.plan.cmake[name].origin == "--define"]
@@ -268,12 +273,12 @@ def open_session(
     *,
     keep: bool = False,
 ) -> Iterator[Session]:
-    """Open a session in a draft of the store. On the host, builds take turns, because a single work directory gives
-    every build the same paths."""
+    """Open a session in a new draft of the store. On the host, only one build runs at a time, because all builds use
+    the same work directory. This gives every build the same paths."""
     with contextlib.ExitStack() as stack:
         if not plan.engine.isolated:
             stack.enter_context(
-                store.alone("host", lambda who: watch.talk(f"another build is running on this host ({who}): waiting"))
+                store.alone("host", lambda who: watch.talk(f"waiting for a different build on this host ({who})"))
             )
         else:
             sweep(engine, _WORK_VOLUMES)
@@ -287,13 +292,13 @@ def open_session(
 
 
 def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
-    """Return the error of a build that succeeded, but whose programs are not in the expected directory."""
+    """Return the error for a build that succeeded, but left no programs in the expected directory."""
     told = log.read_text(errors="replace").partition("patchstack: nothing in bin:")[2].replace("\r", "").split("\n")
     found = sorted(line.removeprefix("./") for line in told if line.startswith("./"))
     more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     return VariantUnusable(
-        f"the build of {', '.join(plan.targets.value)} left nothing in bin/ of CMake's build directory, where programs "
-        "and libraries are looked for",
+        f"the build of {', '.join(plan.targets.value)} left no files in bin/ of CMake's build directory; programs "
+        "and libraries must be there",
         problems=[f"found elsewhere: {path}" for path in found[:_SHOWN]] + more or ["no program or library anywhere"],
         hint=f"cmake: {{CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, CMAKE_LIBRARY_OUTPUT_DIRECTORY: bin}} in variant "
         f"{plan.variant} (or --define NAME=bin), or CMakeLists.txt sets them to ${{CMAKE_BINARY_DIR}}/bin",
@@ -309,13 +314,13 @@ def out_of_memory(plan: Plan) -> NotJudged:
     ways += ["--memory gives more"] if memory else []
     return NotJudged(
         f"the build ran out of memory{limit} with {jobs} {'job' if jobs == 1 else 'jobs'}",
-        hint="; ".join(ways) or "an engine with more memory is needed",
+        hint="; ".join(ways) or "use an engine with more memory",
     )
 
 
 @contextlib.contextmanager
 def _errors_before(kind: type[Exception]) -> Iterator[None]:
-    """Suppress an error of the clean-up while an exception is already being raised."""
+    """Suppress errors of the clean-up if a different exception is already being raised."""
     import sys
 
     underway = sys.exc_info()[0] is not None

@@ -99,7 +99,7 @@ def _of_kl(gate: Gate, state: str, env: Environment, settings: kl.KlSettings, ru
     if problem := same_path(gate.settings.prompting, test):
         return problem
     if not same_environment(env, test.env):
-        return f"it runs with {_words(test.env)}, and the gate with {_words(env)}"
+        return f"it runs with {_words(test.env)}, but the gate with {_words(env)}"
     if settings.base_build is None:
         return "its base is of this build too, so an error of both sides would not show (base_build: the other build)"
     try:
@@ -120,7 +120,7 @@ def _of_tokens(
     if theirs.model != mine.model:
         return f"its model is {theirs.model.name}, not {mine.model.name}"
     if path_args(theirs) != path_args(mine):
-        return f"it runs with {' '.join(path_args(theirs))}, and the gate with {' '.join(path_args(mine))}"
+        return f"it runs with {' '.join(path_args(theirs))}, but the gate with {' '.join(path_args(mine))}"
     if theirs.prompt != mine.prompt or theirs.tokens < mine.tokens:
         return "it has a different prompt, or fewer tokens"
     held = [one for one in settings.states if one.reference is not None]

@@ -65,7 +65,7 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
         (("--arg=--no-perf",), "--arg: --no-perf would remove the line"),
         (("--arg=-ngl", "--arg=0"), "--arg: -ngl is --gpu-layers"),
         (("--arg=--ctx-size=9",), "--arg: --ctx-size is --context"),
-        (("--sentinel", "none"), "--sentinel: none: a text that may be cut short is not a transcript"),
+        (("--sentinel", "none"), "--sentinel: none: without a sentinel, the transcript may be incomplete"),
         (("--sentinel", "("), "--sentinel: '(' is not a regular expression"),
         (("--switch", "S=1", "--env", "S=1"), "a run would be compared with itself"),
         (("--parallel", "1"), "--parallel: one request is not parallel"),

@@ -58,7 +58,7 @@ def test_a_gate_that_needs_the_gpu_is_not_run(
     tool(workspace, "Available devices:", *listed)
     assert patchstack("gate", "run", "--bin", "bin", "--json") == 4
     printed = capsys.readouterr()
-    reason = f"llama-completion sees no CUDA device (it lists {words}): it would compute on the CPU"
+    reason = f"llama-completion finds no CUDA device (it lists {words}), so it would compute on the CPU"
     assert f"error: {reason}" in printed.err
     assert "hint: patchstack gpu status shows the driver" in printed.err
     gates = {one["name"]: (one["verdict"], one["reason"]) for one in json.loads(printed.out)["gates"]}

@@ -22,7 +22,7 @@ def test_every_name_of_gb10_means_machine_code_with_fp4(name: str) -> None:
         ("spark", "there is no CUDA architecture spark", "known are 61"),
         ("", "there is no CUDA architecture ", "known are 61"),
         ("121-virtual", "121-virtual is PTX, not machine code", "--arch 121 means 121a-real"),
-        ("121f", "121f is not how sm_121 is built here", "--arch 121 means 121a-real"),
+        ("121f", "121f is not patchstack's value for sm_121", "--arch 121 means 121a-real"),
     ],
 )
 def test_what_is_no_architecture_is_refused_with_the_known_ones(name: str, words: str, hint: str) -> None:
@@ -41,7 +41,7 @@ def test_what_is_no_architecture_is_refused_with_the_known_ones(name: str, words
         ("120", (12, 6), "sm_120 needs CUDA 12.8 or newer; the toolkit is 12.6"),
         ("90", (11, 7), "sm_90 needs CUDA 11.8 or newer; the toolkit is 11.7"),
         ("70", (12, 9), None),
-        ("70", (13, 0), "CUDA 12 was the last version with sm_70; the toolkit is 13.0"),
+        ("70", (13, 0), "CUDA 12 was the last to support sm_70; the toolkit is 13.0"),
     ],
 )
 def test_a_toolkit_too_old_or_too_new_is_told_which_cuda_it_takes(

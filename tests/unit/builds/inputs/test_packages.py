@@ -64,6 +64,6 @@ def test_a_build_for_gpus_says_before_it_starts_that_no_cuobjdump_is_here(
     with pytest.raises(MissingError, match="begun"):
         building.build(inputs, nothing, Store(tmp_path), watch)
     assert said == [
-        "no cuobjdump is here: the toolkit that compiles must have one, or the proofs of GPU code are INVALID "
+        "cuobjdump is not installed. If the build's CUDA toolkit lacks it too, the proofs of GPU code are INVALID "
         f"({install_hint('cuda')})"
     ]

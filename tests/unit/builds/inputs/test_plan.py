@@ -50,7 +50,7 @@ def test_on_an_x86_engine_arch_121_says_that_it_will_not_run_on_gb10_and_where_i
     assert plan.platform == Setting(value="linux/amd64", origin="the engine's")
     (note,) = plan.notes
     assert "cuda-sm121 (GB10, DGX Spark) is for linux/arm64; this engine builds for linux/amd64" in note
-    assert "the code compiles, and the binaries will not run there" in note
+    assert "the code compiles. The binaries will not run on the target machine" in note
     assert "DOCKER_HOST=ssh://user@host" in note
 
 
@@ -106,7 +106,7 @@ def test_the_command_line_goes_before_the_workspace_and_says_so() -> None:
 def test_jobs_are_as_many_as_fit_into_the_memory() -> None:
     assert a_plan(Request(variant="cpu")).jobs.value == 16
     small = a_plan(Request(arch="121", memory=7 * GIB))
-    assert small.jobs == Setting(value=2, origin="as many as fit into the memory")
+    assert small.jobs == Setting(value=2, origin="as many as fit into memory")
     assert a_plan(Request(arch="121", memory=GIB)).jobs.value == 1
     assert a_plan(Request(variant="cpu", cpus=2.5)).jobs.value == 2
 
@@ -123,19 +123,19 @@ def test_the_memory_limit_leaves_the_engine_a_tenth_and_the_host_is_not_limited(
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (Request(), "which variant?"),
+        (Request(), "no variant given"),
         (Request(variant="cuda-sm12"), "there is no variant cuda-sm12"),
         (Request(variant="cuda"), "there is no variant cuda"),
-        (Request(variant="cpu", arch="121"), "variant cpu has no GPU code, and --arch 121 asks for sm_121"),
-        (Request(variant="cuda-sm90", arch="121"), "variant cuda-sm90 is for sm_90, and --arch 121 asks for sm_121"),
-        (Request(arch="121", cmake=(("CMAKE_CUDA_ARCHITECTURES", "90"),)), "patchstack sets these itself"),
+        (Request(variant="cpu", arch="121"), "variant cpu has no GPU code, but --arch 121 requests sm_121"),
+        (Request(variant="cuda-sm90", arch="121"), "variant cuda-sm90 is for sm_90, but --arch 121 requests sm_121"),
+        (Request(arch="121", cmake=(("CMAKE_CUDA_ARCHITECTURES", "90"),)), "these definitions are set by patchstack"),
     ],
 )
 def test_what_does_not_go_together_is_refused(request_: Request, words: str) -> None:
     with pytest.raises(UsageError) as error:
         a_plan(request_)
     assert error.value.message == words
-    assert error.value.hint or error.value.problems or "asks for" in words
+    assert error.value.hint or error.value.problems or "requests" in words
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_does_not_go_together_is_refused(request_: Request, words: str) -> 
 )
 def test_native_code_is_refused_where_the_engine_is_another_machine(definition: tuple[str, str]) -> None:
     request = Request(variant="cpu", cmake=(definition,))
-    with pytest.raises(UsageError, match="native code is for the machine that builds it") as error:
+    with pytest.raises(UsageError, match="native code is for this machine") as error:
         a_plan(request, engine=an_engine(local=False))
     assert definition[0] in error.value.problems[0]
     assert a_plan(request).native
@@ -173,7 +173,9 @@ def test_a_build_without_ccache_says_in_one_line_what_ccache_brings(isolated: bo
         request = Request(variant="cpu", ccache=asked)
         return make_plan(request, load_variants(), an_engine(isolated=isolated)).with_tools(tools).notes
 
-    assert notes(None) == (f"without ccache every build compiles all files; with it, only those that changed ({get})",)
+    assert notes(None) == (
+        f"ccache is not installed, so every build compiles all files, not only changed files ({get})",
+    )
     assert notes(None, "ccache") == notes(False) == notes(True) == ()
 
 
@@ -181,7 +183,10 @@ def test_definitions_are_name_and_value_and_all_wrong_ones_are_named() -> None:
     assert parse_definitions(("A=1", "-DB=x=y", "C"), "--define") == (("A", "1"), ("B", "x=y"), ("C", "ON"))
     with pytest.raises(UsageError) as error:
         parse_definitions(("=1", "A B=2", "OK=1"), "--define")
-    assert error.value.problems == ("--define =1: nothing is not a name", "--define A B=2: A B is not a name")
+    assert error.value.problems == (
+        "--define =1: nothing is not a valid name",
+        "--define A B=2: A B is not a valid name",
+    )
 
 
 def test_a_variant_that_extends_itself_or_nothing_is_refused() -> None:

@@ -94,9 +94,9 @@ def test_a_patch_that_does_not_apply_is_named_and_nothing_is_built_beyond_it(tmp
     fork = a_fork(tmp_path)
     path = fork.patch(2)
     path.write_text(path.read_text().replace("\n ", "\n not what is there "))
-    with pytest.raises(NotHeldError, match=f"{path.name} does not apply, and nothing was built") as error:
+    with pytest.raises(NotHeldError, match=f"{path.name} does not apply, so nothing was built") as error:
         the_source(fork, tmp_path)
-    assert error.value.hint == "patchstack verify series shows every problem"
+    assert error.value.hint == "patchstack verify series shows all problems"
     assert the_source(fork, tmp_path, at=1).tree == fork.trees[0]
 
 
@@ -131,7 +131,7 @@ def test_what_is_no_directory_of_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a directory"):
         directory_source(tmp_path / "gone")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds no files to build"):
+    with pytest.raises(UsageError, match="has no files to build"):
         directory_source(tmp_path / "empty")
 
 
@@ -144,7 +144,7 @@ def test_a_blob_that_is_nowhere_is_left_out_if_no_compiler_reads_it_and_missed_i
     assert not any(list(directory.glob("*.pack")) for directory in whole), "the clone has it in a pack"
     source = the_source(fork, tmp_path)
     assert source.absent == ("big/untouched.gguf",)
-    assert "left out: files that no compiler reads and that are not available (1)" in source.notes[0]
+    assert "omitted 1 files that are not available and that no compiler reads" in source.notes[0]
     assert "big/untouched.gguf" not in unpacked(source)
     for repository in (fork.upstream, fork.repo):
         repository.loose(fork.upstream.blob(fork.pin, "src/other.cpp")).unlink(missing_ok=True)

@@ -92,7 +92,7 @@ def test_ptx_is_listed_by_architecture(stdout: str, stderr: str, found: tuple[st
             "ELF file    1: tool.cubin\n",
             "",
             0,
-            "cuobjdump lists tool.cubin, whose architecture is not known",
+            "cuobjdump lists tool.cubin, which has an unknown architecture",
         ),
         (
             "",
@@ -111,7 +111,7 @@ def test_what_cuobjdump_cannot_say_is_told(stdout: str, stderr: str, code: int, 
 
 
 def test_a_file_whose_name_could_write_lines_of_its_own_is_not_listed() -> None:
-    with pytest.raises(Undumped, match="has a name that does not print"):
+    with pytest.raises(Undumped, match="has a name with unprintable characters"):
         machine_code(prints("ELF file    1: x.sm_121a.cubin\n"), Path("/b/a\nELF file    1: x.sm_121a.cubin"))
 
 
@@ -141,15 +141,14 @@ def test_without_cuobjdump_it_is_not_judged_and_says_how_to_get_it(tmp_path: Pat
     found = of_cuda(tmp_path, None, fp4_sources=True)
     for name in ("cuda-arch", "cuda-ptx", "fp4"):
         assert found[name].verdict is Verdict.INVALID
-        assert found[name].detail == "no cuobjdump here; hint: patchstack doctor says how to get it"
+        assert found[name].detail == "cuobjdump is not installed; hint: patchstack doctor says how to get it"
 
 
 def test_device_code_that_cuobjdump_does_not_see_fails(tmp_path: Path) -> None:
     found = of_cuda(tmp_path, prints(stderr=NO_CODE, code=255))["cuda-arch"]
     assert found.verdict is Verdict.FAIL
     assert found.detail == (
-        "asked for sm_121a; libgpu.so has device code, but machine code for no architecture;"
-        " no binary has machine code for sm_121a"
+        "requested sm_121a; libgpu.so has device code, but no machine code; no binary has machine code for sm_121a"
     )
 
 
@@ -167,14 +166,14 @@ def test_a_build_for_a_gpu_without_device_code_fails(tmp_path: Path) -> None:
         proof.id: proof
         for proof in prove_build(good_build(tmp_path), claim(architectures=("121a",)), cuobjdump=None, run=None)
     }
-    assert (found["cuda-arch"].verdict, found["cuda-arch"].detail) == (Verdict.FAIL, "no binary holds device code")
-    assert (found["cuda-ptx"].verdict, found["cuda-ptx"].detail) == (Verdict.INVALID, "no binary holds device code")
+    assert (found["cuda-arch"].verdict, found["cuda-arch"].detail) == (Verdict.FAIL, "no binary has device code")
+    assert (found["cuda-ptx"].verdict, found["cuda-ptx"].detail) == (Verdict.INVALID, "no binary has device code")
 
 
 def test_no_fp4_object_is_not_judged(tmp_path: Path) -> None:
     found = of_cuda(tmp_path, prints("ELF file    1: a.sm_121a.cubin\n"), fp4_sources=True)["fp4"]
     assert found.verdict is Verdict.INVALID
-    assert found.detail == "no object file with fp4 in its name in objects, so none could be inspected"
+    assert found.detail == "objects has no object file with fp4 in its name, so none could be inspected"
 
 
 @pytest.mark.parametrize(("architectures", "fp4_sources"), [(("121a",), False), (("100a", "90"), True)])

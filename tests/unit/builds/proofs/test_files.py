@@ -76,7 +76,7 @@ def test_damage_is_kept_with_its_file(tmp_path: Path, bin_: Path) -> None:
     (bin_ / "tool").write_bytes(whole[:1000])
     (file,) = survey(tmp_path).files
     assert file.elf is None
-    assert file.damage == "ends before a header table does: is it truncated?"
+    assert file.damage == "is truncated: a header table is beyond its end"
 
 
 @pytest.mark.parametrize("at", [0, 100, BLOCK - 1, BLOCK - 5, BLOCK, 2 * BLOCK - 3, 3 * BLOCK - 7])

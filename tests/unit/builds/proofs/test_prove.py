@@ -85,7 +85,7 @@ def test_a_program_of_another_build_fails_beside_one_of_this(tmp_path: Path) -> 
 def test_a_build_without_the_key_fails(tmp_path: Path) -> None:
     compile_c(program('puts("version: unknown");'), tmp_path / BIN / "tool")
     found = proofs(tmp_path)["commit"]
-    assert (found.verdict, found.detail) == (FAIL, f"no binary holds the build key {KEY}")
+    assert (found.verdict, found.detail) == (FAIL, f"no binary contains the build key {KEY}")
 
 
 def test_the_key_in_a_text_file_is_no_proof(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_an_empty_build_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_no_build_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="none is not a directory: there is no build to prove"):
+    with pytest.raises(MissingError, match="none is not a directory, so it has no build to prove"):
         proofs(tmp_path / "none")
 
 
@@ -129,13 +129,13 @@ def test_every_target_that_is_none_is_told(tmp_path: Path) -> None:
     assert found.verdict is FAIL
     assert found.detail.split("; ") == [
         "broken is a link that leads to no file of the build",
-        "gone is not there",
+        "gone is missing",
         "lib is a library, not a program",
         "empty is empty",
         "script is not an ELF file",
-        "cut ends before a header table does: is it truncated?",
-        "plain may not be executed",
-        "broken is not there",
+        "cut is truncated: a header table is beyond its end",
+        "plain is not executable",
+        "broken is missing",
     ]
 
 
@@ -158,7 +158,7 @@ def test_another_machines_program_fails(tmp_path: Path, platform: str, machine: 
     for_machine(good_build(tmp_path) / BIN / "tool", machine)
     found = proofs(tmp_path, claim(platform=platform), run=run_here)
     assert (found["machine"].verdict, found["machine"].detail) == (FAIL, detail)
-    assert (found["runs"].verdict, found["runs"].detail) == (INVALID, "there is no program to start")
+    assert (found["runs"].verdict, found["runs"].detail) == (INVALID, "no program could be started")
 
 
 def test_one_wrong_library_among_right_ones_fails(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_one_wrong_library_among_right_ones_fails(tmp_path: Path) -> None:
 
 def test_a_platform_we_know_no_machine_of_is_not_judged(tmp_path: Path) -> None:
     found = proofs(good_build(tmp_path), claim(platform="linux/s390x"))["machine"]
-    assert (found.verdict, found.detail) == (INVALID, "linux/s390x: which ELF machine is not known")
+    assert (found.verdict, found.detail) == (INVALID, "the ELF machine of linux/s390x is unknown")
 
 
 def test_a_path_of_the_build_machine_inside_fails_with_its_surroundings(tmp_path: Path) -> None:
@@ -208,13 +208,13 @@ def test_libraries_are_looked_for_beside_the_binary_alone(
         assert found.verdict is PASS
     else:
         assert found.verdict is FAIL
-        assert found.detail.startswith(f"tool looks for libraries in {looked_in} (RPATH or RUNPATH)")
+        assert found.detail.startswith(f"tool searches for libraries in {looked_in} (RPATH or RUNPATH)")
 
 
 @pytest.mark.parametrize("paths", [(), ("/",), ("",)])
 def test_no_path_to_look_for_is_not_judged(tmp_path: Path, paths: tuple[str, ...]) -> None:
     found = proofs(good_build(tmp_path), claim(machine_paths=paths))["paths"]
-    assert (found.verdict, found.detail) == (INVALID, "no path of the build machine was named to look for")
+    assert (found.verdict, found.detail) == (INVALID, "no path of the build machine was given")
 
 
 @pytest.mark.parametrize("section", [".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"])
@@ -243,7 +243,7 @@ def test_where_sections_cannot_be_read_device_code_is_not_judged(
     damage(library(tmp_path / BIN / "liba.so"))
     found = proofs(tmp_path)["cuda-arch"]
     assert found.verdict is INVALID
-    assert found.detail.startswith("it is not known whether liba.so has device code")
+    assert found.detail.startswith("liba.so may have device code")
 
 
 def test_names_that_do_not_print_are_escaped(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ SYMBOL = b"./tool: symbol lookup error: ./libggml-cuda.so: undefined symbol: %s"
         (1, b"Usage: test-backend-ops [mode]", Kind.NO_VERSION, "prints no version (exit 1)"),
         (1, b"version: 7 (0ed235ea2)", Kind.NO_VERSION, "prints no version (exit 1)"),
         (129, b"usage: git", Kind.NO_VERSION, "prints no version (exit 129)"),
-        (-6, b"", Kind.BROKEN, "died of SIGABRT"),
-        (134, b"", Kind.BROKEN, "died of SIGABRT"),
-        (139, f"version: 7 ({KEY})".encode(), Kind.BROKEN, "died of SIGSEGV"),
-        (-2, b"", Kind.BROKEN, "died of SIGINT"),
-        (-99, b"", Kind.BROKEN, "died of signal 99"),
+        (-6, b"", Kind.BROKEN, "was ended by SIGABRT"),
+        (134, b"", Kind.BROKEN, "was ended by SIGABRT"),
+        (139, f"version: 7 ({KEY})".encode(), Kind.BROKEN, "was ended by SIGSEGV"),
+        (-2, b"", Kind.BROKEN, "was ended by SIGINT"),
+        (-99, b"", Kind.BROKEN, "was ended by signal 99"),
         (126, b"Exec format error", Kind.BROKEN, "cannot be started (exit 126: Exec format error)"),
         (127, b"", Kind.BROKEN, "cannot be started (exit 127)"),
         (127, LOADER % b"libggml.so.0", Kind.BROKEN, "lacks library libggml.so.0"),
@@ -77,7 +77,7 @@ def start(name: str, kind: Kind) -> Start:
         ((start("a", Kind.NOT_RUN),), Verdict.INVALID, "a is NOT_RUN"),
         ((start("a", Kind.NO_VERSION),), Verdict.INVALID, "a is NO_VERSION: not judged"),
         ((start("a", Kind.OTHER),), Verdict.INVALID, "a is OTHER"),
-        ((), Verdict.INVALID, "there is no program to start"),
+        ((), Verdict.INVALID, "no program could be started"),
         (None, Verdict.INVALID, "cannot run here: linux/arm64 programs on linux/amd64"),
     ],
 )
@@ -108,7 +108,7 @@ def test_another_builds_program_tells_on_itself(tmp_path: Path) -> None:
 @needs_amd64
 def test_a_program_that_aborts_is_broken(tmp_path: Path) -> None:
     compile_c(program("abort();"), tmp_path / BIN / "tool")
-    assert started(tmp_path).words == "died of SIGABRT"
+    assert started(tmp_path).words == "was ended by SIGABRT"
 
 
 @needs_amd64
@@ -135,7 +135,7 @@ def test_a_driver_symbol_missing_at_run_says_nothing_of_the_build(tmp_path: Path
 @needs_amd64
 def test_a_program_without_its_loader_is_broken(tmp_path: Path) -> None:
     compile_c(program(), tmp_path / BIN / "tool", "-Wl,--dynamic-linker=/none/ld.so")
-    assert started(tmp_path).words == "cannot be started (exit 127: its program loader is not here)"
+    assert started(tmp_path).words == "cannot be started (exit 127: its program loader is not installed)"
 
 
 @needs_amd64

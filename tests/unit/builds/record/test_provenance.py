@@ -208,12 +208,12 @@ def test_a_pin_from_a_path_is_known_by_its_commit_alone() -> None:
 def test_what_would_be_no_valid_statement_is_not_written(change: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         render(replace(a_build(), **change))
-    assert caught.value.message == f"no provenance can be written of this build: {words}"
+    assert caught.value.message == f"the provenance of this build cannot be written: {words}"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"bytes"])
 def test_a_parameter_that_json_has_no_word_for_is_not_written(value: Any) -> None:
-    with pytest.raises(UsageError, match="no provenance can be written of this build: "):
+    with pytest.raises(UsageError, match="the provenance of this build cannot be written: "):
         render(replace(a_build(), external={"value": value}))
 
 

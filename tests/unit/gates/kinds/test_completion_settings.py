@@ -48,7 +48,7 @@ def test_states_that_make_no_sense_are_refused(states: tuple[TranscriptState, ..
     [
         ({"prompt": " "}, "the prompt is empty"),
         ({"prompt": "see {work}"}, "{work} would be replaced by a path"),
-        ({"args": ("--no-perf",)}, "takes away the line that shows that nothing was lost"),
+        ({"args": ("--no-perf",)}, "removes the line that shows that no output was lost"),
         ({"args": ("-n", "9")}, "-n is tokens:"),
         ({"tokens": 4096}, "do not fit into a context of 4096"),
         ({"env": (("LD_PRELOAD", "x"),)}, "LD_PRELOAD is set by the engine"),

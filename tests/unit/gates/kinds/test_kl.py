@@ -153,7 +153,7 @@ def test_a_base_that_is_never_written_is_invalid_though_the_tool_exits_with_0(to
         (CAPTURED / "kl-no-base", "failed to open none.kl"),
         (LLAMA / "perplexity-cut-base", "failed reading log-probs for chunk 2"),
         (LLAMA / "perplexity-voc-base", "different vocabularies"),
-        (CAPTURED / "kl", "it compared 2 chunks of 128 in batches of 128, 1 at once, and the base is 3 chunks"),
+        (CAPTURED / "kl", "it compared 2 chunks of 128 in batches of 128, 1 at once, but the base is 3 chunks"),
     ],
 )
 def test_a_comparison_without_a_good_base_is_invalid_though_the_tool_exits_with_0(
@@ -197,7 +197,7 @@ def test_fewer_chunks_than_asked_for_are_invalid(tool: PerplexityTool) -> None:
 def test_too_few_positions_are_invalid_before_anything_is_run(tool: PerplexityTool) -> None:
     judgement = tool.judged(chunks=1)
     assert judgement.verdict is Verdict.INVALID
-    assert judgement.reason == "1 chunks of 128 tokens give 63 positions, and statistics need 100"
+    assert judgement.reason == "1 chunks of 128 tokens give 63 positions, but statistics need 100"
     assert tool.ran == []
 
 

@@ -71,7 +71,7 @@ def test_the_path_is_what_chooses_how_it_is_computed_not_what_is_said() -> None:
     [
         (Side(model=MODEL, args=("-ctk", "q8_0")), None),
         (Side(model=MODEL, args=("-ngl", "3", "-ctk", "q8_0", "-ngl", "99")), None),
-        (Side(model=MODEL), "it runs with -ngl 99 -fa on, and the gate with -ngl 99 -fa on -ctk q8_0"),
+        (Side(model=MODEL), "it runs with -ngl 99 -fa on, but the gate with -ngl 99 -fa on -ctk q8_0"),
         (Side(model=MODEL, args=("-ctk", "q8_0", "-fa", "off")), "it runs with -ngl 99 -fa off -ctk q8_0"),
         (Side(model=replace(MODEL, name="big"), args=("-ctk", "q8_0")), "its model is big, not tiny"),
     ],
