@@ -1,4 +1,5 @@
-"""Plan when requests are sent: closed loop, open loop, burst, staggered, or times from a file. Sends nothing."""
+"""Plan when requests are sent: in a closed loop, in an open loop, as a burst, staggered, or at times from a file. This
+module sends nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ CLOSED, POISSON, CONSTANT, BURST, STAGGERED, FILE = "closed", "poisson", "consta
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The plan of a run. `planned` has the start time of each request in seconds, None for one that is sent when
-    another ends. `most` is the limit of requests in flight, 0 for none."""
+    """The plan of a run. `planned` has the start time of each request in seconds; None for a request that is sent when
+    a different request ends. `most` is the limit of requests in flight; 0 means no limit."""
 
     planned: tuple[float | None, ...]
     most: int
@@ -27,11 +28,15 @@ def arrivals(
     seed: int = 0,
     times: tuple[float, ...] = (),
 ) -> Arrivals:
-    """Return the plan of `requests` requests.
+    """Return the plan of `requests` requests. `kind` is one of these:
 
-    `closed`: `concurrency` in flight, the next is sent when one ends. `staggered`: the same, the first ones `stagger`
-    seconds apart. `burst`: all at once. `poisson` and `constant`: `rate` requests a second, independent of the server;
-    `concurrency` then is a cap, 0 for none. `file`: at `times`. Raises `ValueError`.
+    - `closed`: `concurrency` requests are in flight. When one ends, the next is sent.
+    - `staggered`: the same, but the first requests are sent `stagger` seconds apart.
+    - `burst`: all requests are sent at once.
+    - `poisson`, `constant`: `rate` requests a second. At most `concurrency` are in flight; 0 means no limit.
+    - `file`: the requests are sent at `times`.
+
+    Raises `ValueError` for invalid values.
     """
     if requests < 1:
         raise ValueError("there is no request")

@@ -1,4 +1,5 @@
-"""Ask questions one after the other and keep the complete answers, for checks of their contents, not of their times."""
+"""Send questions one after the other and keep the complete answers. Used to check the contents of answers, not their
+times."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ _LOOK = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions. `requests` are pairs of a path and a JSON body (None: GET). `ready` is the limit in seconds until
-    `/health` returns 200, `each` the limit of an answer; `most` is the largest answer in bytes."""
+    """The questions for a server. `requests` are pairs of a path and a JSON body; without a body, it is a GET request.
+    `ready` is the time limit until `/health` returns 200, and `each` the time limit of an answer, both in seconds.
+    `most` is the maximum size of an answer in bytes."""
 
     url: str
     ready: float
@@ -30,12 +32,12 @@ class Questions:
     requests: tuple[tuple[str, Any], ...]
 
     def text(self) -> str:
-        """Return the questions as a file."""
+        """Return the questions as the text of a file."""
         return json.dumps(asdict(self))
 
 
 def read_questions(text: str) -> Questions:
-    """Return the questions in a file's text. Raises `ValueError` if it has none."""
+    """Parse the text of a file of questions. Raises `ValueError` if it is invalid."""
     found: dict[str, Any] = json.loads(text)
     try:
         found["requests"] = tuple((str(path), body) for path, body in found["requests"])
@@ -45,7 +47,7 @@ def read_questions(text: str) -> Questions:
 
 
 class _Asking:
-    """Asks the questions, and keeps the answers whatever ends it."""
+    """Sends the questions, and keeps the answers even if it is stopped."""
 
     def __init__(self, questions: Questions, say: Callable[[str], None]) -> None:
         self._questions, self._say = questions, say
@@ -54,7 +56,7 @@ class _Asking:
         self.answers: list[tuple[int, bytes]] = []
 
     async def go(self) -> None:
-        """Wait for the server and ask it, until an answer is incomplete. Raises `NoRun`."""
+        """Wait for the server, then send the questions until an answer is incomplete. Raises `NoRun`."""
         questions = self._questions
         door = await open_door(target_of(questions.url))
         if not await self._ready(door):
@@ -79,13 +81,14 @@ class _Asking:
         return False
 
     def document(self) -> dict[str, Any]:
-        """Return the answers in the form that `observe.served` reads."""
+        """Return the answers as JSON, in the format that `observe.served` reads."""
         answers = [[status, base64.b64encode(body).decode()] for status, body in self.answers]
         return {"state": self.state, "overflowed": self.overflowed, "answers": answers}
 
 
 def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
-    """Ask the questions, and return the answers. SIGTERM stops it, and earlier answers are returned. Raises `NoRun`."""
+    """Send the questions, and return the answers. SIGTERM stops this, and the answers until then are returned. Raises
+    `NoRun`."""
 
     async def run() -> dict[str, Any]:
         asking = _Asking(questions, say)

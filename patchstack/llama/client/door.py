@@ -1,4 +1,4 @@
-"""Send single requests to a server, outside of a run, each on a new connection."""
+"""Send single requests to a server, outside of a run. Each request uses a new connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.llama.client.wire import BadAnswer, Framing
 
 
 class NoRun(Exception):
-    """The run cannot start. The message says why; `kind` is `server` or `usage`."""
+    """The run cannot start. The message says why. `kind` is `server` or `usage`."""
 
     def __init__(self, words: str, kind: str = "server") -> None:
         super().__init__(words)
@@ -22,8 +22,8 @@ class NoRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete answer. If `status` is 0 there is none, and `failure` says why. `measured` is whether its head has a
-    length, so that an incomplete answer can be detected."""
+    """A complete answer. If `status` is 0, no answer was received, and `failure` says why. `measured` is true if the
+    head shows how long the body is, so that an incomplete answer can be detected."""
 
     status: int = 0
     body: bytes = b""
@@ -33,7 +33,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A server by its address. `key` is an API key, empty for none."""
+    """A server and its address. `key` is an API key; empty if none is used."""
 
     target: Target
     address: tuple[str, int]
@@ -41,7 +41,7 @@ class Door:
     key: str
 
     def wire(self, method: str, path: str, body: bytes, accept: str = "*/*") -> bytes:
-        """Return the bytes of a request."""
+        """Return a request as bytes."""
         host = f"[{self.target.host}]" if ":" in self.target.host else self.target.host
         head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{self.target.port}", "Connection: close"]
         head += [f"Accept: {accept}", "Accept-Encoding: identity", "User-Agent: patchstack"]
@@ -52,7 +52,7 @@ class Door:
         return "\r\n".join([*head, "", ""]).encode("latin-1") + body
 
     async def ask(self, method: str, path: str, body: bytes = b"", *, timeout: float = 60.0) -> Reply:
-        """Send one request and return the answer within `timeout` seconds. Does not raise."""
+        """Send one request, and return the answer. After `timeout` seconds, the request fails. Does not raise."""
         over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
 
         def done(one: Exchange) -> None:

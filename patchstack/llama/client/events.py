@@ -1,4 +1,4 @@
-"""Read server-sent events from pieces of any size (WHATWG HTML, section 9.2)."""
+"""Parse server-sent events from pieces of any size. Source: WHATWG HTML, section 9.2."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ class BadStream(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: its data, lines joined by LF, and its type (`message` if it names none)."""
+    """An event. `data` are its data lines, joined by LF. `name` is its type; `message` if it has none."""
 
     data: bytes
     name: str = "message"
 
 
 class EventReader:
-    """Reads a stream. `comments` counts comment lines, which servers send to keep a connection alive."""
+    """Parses a stream of events. `comments` is the number of comment lines, which servers send to keep a connection
+    open."""
 
     def __init__(self) -> None:
         self.comments = 0

@@ -25,14 +25,14 @@ from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, req
 from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
 
 SETTLE = 5.0
-"""The most seconds to wait until the server's counters include the run."""
+"""The maximum time, in seconds, to wait until the server's counters include the run."""
 _SPARE = 64
-"""File descriptors that are needed in addition to connections."""
+"""The number of file descriptors that are needed besides those of connections."""
 Say = Callable[[str], None]
 
 
 class Client:
-    """One run against one server."""
+    """Runs one plan against one server."""
 
     def __init__(self, plan: Plan, key: str, say: Say) -> None:
         self.plan = plan
@@ -42,7 +42,7 @@ class Client:
         self._model = plan.model
 
     async def run(self) -> dict[str, Any]:
-        """Return the record of the run. Raises `NoRun`."""
+        """Run the plan, and return the record. Raises `NoRun`."""
         plan = self.plan
         try:
             schedule = arrivals(
@@ -97,7 +97,7 @@ class Client:
     # The server
 
     async def _ready(self) -> None:
-        """Wait until the server's health check succeeds. A server without that path is ready when it answers."""
+        """Wait until the server's health check succeeds. A server that has no such path is ready when it answers."""
         deadline = monotonic_ns() + round(self.plan.ready * 1e9)
         while True:
             reply = await self._ask("GET", "/health", timeout=5.0)
@@ -140,8 +140,8 @@ class Client:
     async def _settled(
         self, before: tuple[str, dict[str, float]] | None, rows: list[dict[str, Any]]
     ) -> tuple[tuple[str, dict[str, float]] | None, float]:
-        """Return the counters when they include what the client counted, or after `SETTLE` seconds: servers may update
-        late."""
+        """Return the counters when they include all tokens that the client counted, or after `SETTLE` seconds. Servers
+        may update their counters late."""
         if before is None:
             return None, 0.0
         wanted = sum(row["tokens"] or 0 for row in rows)
@@ -166,7 +166,7 @@ class Client:
         return self._door.wire("POST", self.target.path, body, accept="text/event-stream")
 
     def _row(self, row: _Row, run: _Run) -> dict[str, Any]:
-        """Return the record of a request, with times in ns since the run began."""
+        """Return the record of a request. Times are in ns since the run began."""
         exchange = row.exchange
         found: dict[str, Any] = {
             "number": row.number,
@@ -198,7 +198,7 @@ class Client:
         }
 
     def _hidden(self, words: str) -> str:
-        """Return a server's message with the API key removed."""
+        """Return a message of the server with the API key removed."""
         return words.replace(self._key, "***") if self._key else words
 
 
@@ -213,7 +213,7 @@ _NOTHING: dict[str, Any] = {
 
 
 class _Row:
-    """A request of the run: its number, its planned time in ns (None: when another ends), and its exchange."""
+    """A request of the run. `planned` is its planned time in ns; None if it is sent when a different request ends."""
 
     __slots__ = ("exchange", "number", "planned", "timer")
 
@@ -225,8 +225,8 @@ class _Row:
 
 
 class _Run:
-    """Sends requests as planned. All times are relative to `zero` on the monotonic clock, because the wall clock may
-    jump."""
+    """Sends the requests as planned. All times are relative to `zero` on the monotonic clock, because the wall clock
+    may jump."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Run:
         self._requests, self._most, self._plan = requests, most, plan
         self._door = door
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
-        self._waiting: list[_Row] = []  # due, but over the cap
+        self._waiting: list[_Row] = []  # due, but the limit of requests in flight is reached
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
@@ -254,7 +254,7 @@ class _Run:
         self.interrupted = False
 
     async def go(self) -> None:
-        """Run to the end, or until a signal says to stop."""
+        """Send all requests. Return when all have ended, or after a signal."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._stop)
         gc.collect()
@@ -314,7 +314,7 @@ class _Run:
             self._send(self._later.pop())
 
     def _stop(self) -> None:
-        """Stop the run. Received data is kept."""
+        """Stop the run. The received data is kept."""
         if self._over.done():
             return
         self.interrupted = True

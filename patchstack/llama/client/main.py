@@ -1,6 +1,7 @@
-"""The client as a program: `client.pyz PLAN RECORD` measures, `client.pyz ask QUESTIONS ANSWERS` asks.
+"""The client as a program: `client.pyz PLAN RECORD` measures a server, `client.pyz ask QUESTIONS ANSWERS` asks
+questions.
 
-Progress goes to stdout, the result to a file.
+It prints its progress to stdout, and writes the result to a file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DONE, NO_SERVER, UNANSWERED, BAD_PLAN, BUG, STOPPED = 0, 3, 4, 2, 70, 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Carry out the plan or the questions of a file, write the result to another, and return the exit status."""
+    """Run the plan or the questions in a file, write the result to a second file, and return the exit status."""
     asks = len(arguments) == 3 and arguments[0] == "ask"
     if not asks and len(arguments) != 2:
         print("usage: client.pyz [ask] PLAN RECORD", file=sys.stderr)

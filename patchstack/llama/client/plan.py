@@ -1,4 +1,4 @@
-"""The plan of a run: the file that the client reads. Module `record` has the file that it writes."""
+"""The plan of a run, which is the file that the client reads. Module `record` has the file that the client writes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 KEY_VARIABLE = "PATCHSTACK_SERVE_KEY"
-"""The environment variable by which the client gets an API key. No file holds it."""
+"""The environment variable with the API key. The key is not written to any file."""
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server: `secure` for TLS, its name and port, the path before `/v1`, and whether chat is asked for."""
+    """A server. `secure` is true for TLS. `prefix` is the path before `/v1`. `chat` is true if requests are for chat
+    completions."""
 
     secure: bool
     host: str
@@ -25,12 +26,12 @@ class Target:
 
     @property
     def path(self) -> str:
-        """The path for requests."""
+        """The path of requests."""
         return self.prefix + (CHAT if self.chat else COMPLETIONS)
 
     @property
     def url(self) -> str:
-        """The whole address, without a user or a query."""
+        """The whole URL, without a user or a query."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.path}"
 
@@ -44,7 +45,8 @@ class Target:
 
 
 def target_of(url: str, *, chat: bool = False) -> Target:
-    """Return the server of a URL: the base, the base with `/v1`, or the full path of either kind of completion.
+    """Return the server of a URL. The URL is the base, the base with `/v1`, or the full path of completions or chat
+    completions.
 
     Raises `ValueError` for any other URL.
     """
@@ -71,10 +73,14 @@ def target_of(url: str, *, chat: bool = False) -> Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run. `prompt_tokens` and `max_tokens` have a number for each request, or one for all. `arrivals` is one of the
-    kinds in module `arrivals`. `prefix` is the length of a prefix that all prompts share. `prompts` is `ids`, `text` or
-    `auto`. `timeout` is the limit of a request in seconds, `ready` that until the server answers. `chunk_counts`
-    requests the number of tokens in every chunk. `counters` reads the server's counters before and after."""
+    """The plan of a run.
+
+    `prompt_tokens` and `max_tokens` have one number for each request, or one number for all. `arrivals` is one of the
+    kinds in module `arrivals`. `prefix` is the length of the prefix that all prompts share, in tokens. `prompts` is
+    `ids`, `text` or `auto`. `timeout` is the time limit of a request, and `ready` the time limit until the server
+    answers, both in seconds. With `chunk_counts`, the server is asked for the number of tokens in every chunk. With
+    `counters`, the counters of the server are read before and after the run.
+    """
 
     url: str
     chat: bool
@@ -98,20 +104,20 @@ class Plan:
     cacert: str
 
     def prompt_of(self, number: int) -> int:
-        """Return the prompt tokens of a request, counted from 0."""
+        """Return the number of prompt tokens of a request. `number` counts from 0."""
         return self.prompt_tokens[number % len(self.prompt_tokens)]
 
     def most_of(self, number: int) -> int:
-        """Return how many tokens a request may generate."""
+        """Return how many tokens a request may generate. `number` counts from 0."""
         return self.max_tokens[number % len(self.max_tokens)]
 
     def text(self) -> str:
-        """Return the plan as a file."""
+        """Return the plan as the text of a file."""
         return json.dumps(asdict(self))
 
 
 def read_plan(text: str) -> Plan:
-    """Return the plan in a file's text. Raises `ValueError` if it is not a plan."""
+    """Parse the text of a plan file. Raises `ValueError` if it is not a plan."""
     found: dict[str, Any] = json.loads(text)
     for name in ("times", "prompt_tokens", "max_tokens"):
         found[name] = tuple(found[name])

@@ -1,4 +1,5 @@
-"""Make prompts with exact token counts: token ids if the server accepts them, else text that its `/tokenize` counts."""
+"""Make prompts with an exact number of tokens. A prompt consists of token ids if the server accepts them, and otherwise
+of text whose tokens the server counts with `/tokenize`."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from patchstack.llama.client.answers import error_words
 from patchstack.llama.client.plan import Plan
 
 Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
-"""Sends method, path and a JSON body (or None), and returns status and body. Status 0 means no answer."""
+"""Sends a request with a method, a path and a JSON body (or None), and returns the status and the body. Status 0 means
+that there was no answer."""
 
 BY_CHANCE = 4
-"""The number of first tokens that random prompts may share with an earlier run by chance."""
+"""The number of first tokens that random prompts may have in common with an earlier run by chance."""
 _TRIES = 80
 _WORDS = """
 time year people way day man thing woman life child world school state family student group country problem
@@ -32,7 +34,7 @@ drug show leader light voice wife whole police mind finally pull return free mil
 decision explain son hope even develop
 """.split()  # noqa: SIM905  (a list of 170 lines)
 _PLAIN = range(100, 228)
-"""Token ids that every vocabulary has, for a server that does not tokenize."""
+"""Token ids that every vocabulary has. Used for a server that does not tokenize."""
 
 
 class NoPrompt(ValueError):
@@ -41,8 +43,8 @@ class NoPrompt(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a run, in the form for requests. `form` is `ids` or `text`; `shared` is the largest number of
-    first tokens that two of them share, None if unknown."""
+    """The prompts of a run. `values` are the prompts in the form for requests. `form` is `ids` or `text`. `shared` is
+    the largest number of first tokens that two prompts have in common; None if unknown."""
 
     values: list[Any]
     form: str
@@ -50,7 +52,7 @@ class Prompts:
 
 
 async def make_prompts(plan: Plan, ask: Ask) -> Prompts:
-    """Return a prompt for each request, the same for the same plan and tokenizer. Raises `NoPrompt`."""
+    """Return a prompt for each request. The same plan and tokenizer give the same prompts. Raises `NoPrompt`."""
     if plan.chat or plan.prompts == "text":
         return await _texts(plan, ask)
     ids = await _tokenized(plan, ask, " ".join(_WORDS), special=False)
@@ -82,8 +84,8 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
 
 
 async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
-    """Return the shared prefix of all texts, with the planned number of tokens, or the next larger one that whole words
-    give."""
+    """Return the shared prefix of all texts. It has the planned number of tokens, or the next larger number that whole
+    words give."""
     text = ""
     while plan.prefix:
         text += f"{chance.choice(_WORDS)} "
@@ -94,8 +96,8 @@ async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
 
 
 async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, list[int]]:
-    """Return a text of exactly the planned number of tokens, including the template, with its ids (empty if the server
-    reports only the count)."""
+    """Return a text and the ids of its tokens. The text has exactly the planned number of tokens, including the
+    template. The ids are empty if the server reports only their number."""
     wanted = plan.prompt_of(number)
     chance = random.Random(f"prompt {plan.seed} {number}")  # noqa: S311
     text = start + " ".join(chance.choice(_WORDS) for _ in range(max(1, wanted // 2)))
@@ -125,7 +127,8 @@ async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, 
 
 
 async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | None:
-    """Return how many tokens a text has in a request, with their ids; None if the server does not report it."""
+    """Return the number of tokens that a text has in a request, and their ids. Return None if the server does not
+    report them."""
     if not plan.chat:
         ids = await _tokenized(plan, ask, text, special=True)
         return (len(ids), ids) if ids is not None else None
@@ -141,8 +144,8 @@ async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | N
 
 
 async def _tokenized(plan: Plan, ask: Ask, text: str, *, special: bool) -> list[int] | None:
-    """Return the ids of a text, None if the server does not tokenize. The same body works with llama-server and
-    vLLM."""
+    """Return the ids of a text. Return None if the server does not tokenize. The same request works with llama-server
+    and vLLM."""
     body = {"model": plan.model, "content": text, "prompt": text, "parse_special": True}
     body |= {"add_special": special, "add_special_tokens": special}
     found = _ids_of(*await ask("POST", "/tokenize", body))
@@ -158,7 +161,7 @@ def _ids_of(status: int, body: bytes) -> tuple[int, list[int]] | None:
 
 
 def shared_start(prompts: list[list[int]]) -> int:
-    """Return the largest number of first tokens that two prompts share."""
+    """Return the largest number of first tokens that two prompts have in common."""
     ordered = sorted(prompts)
     most = 0
     for one, other in pairwise(ordered):

@@ -1,4 +1,4 @@
-"""Measure the client itself: the lag of its loop, its CPU time, and its open descriptors."""
+"""Measure the client itself: the lag of its event loop, its CPU time, and its open file descriptors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ EACH = 0.005
 _EACH_NS = round(EACH * 1e9)
 _MOST_MISSED = 100_000
 _ROUNDED = 0.001
-"""epoll rounds waits up to whole milliseconds, so this part of a delay, in seconds, is not counted."""
+"""epoll rounds waiting times up to whole milliseconds, so this part of a delay, in seconds, is not counted."""
 
 
 class SelfWatch:
-    """Takes a sample every `EACH` seconds while a loop runs. `late` are the delays of its own timer in ns, less a
-    millisecond; `shares` are CPU time over wall time of the process, for each second.
+    """Takes a sample every `EACH` seconds while an event loop runs. `late` are the delays of its own timer in ns, each
+    reduced by one millisecond. `shares` are the CPU time of the process divided by the wall time, for each second.
 
-    A loop that stops for a second misses its other samples of that second. They are counted with the delays that they
-    would have had: otherwise a long stall would be one sample of many, and a percentile would not show it.
+    A loop that blocks for a second misses the other samples of that second. They are counted with the delays that they
+    would have had. Otherwise, a long stall would be only one sample among many, and a percentile would not show it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -37,7 +37,7 @@ class SelfWatch:
         self._queued_began = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start to take samples."""
         self._cpu = self._cpu_began = time.process_time()
         self._wall = self._wall_began = time.monotonic()
         self._queued_began = _run_queue()
@@ -49,7 +49,7 @@ class SelfWatch:
             self._handle.cancel()
 
     def document(self) -> dict[str, object]:
-        """Return the measurements: delays in ms, CPU in seconds and as shares of a core."""
+        """Return the measurements: delays in ms, CPU time in seconds and as shares of a core."""
         late = sorted(self.late)
         wall = time.monotonic() - self._wall_began
         cpu = time.process_time() - self._cpu_began
@@ -80,7 +80,8 @@ class SelfWatch:
 
 
 def raise_descriptors(wanted: int) -> tuple[int, int]:
-    """Raise the soft limit on open files to `wanted` if the hard one allows it. Return the soft and the hard limit."""
+    """Raise the soft limit on open files to `wanted`, if the hard limit allows it. Return the soft and the hard
+    limit."""
     if resource is None:
         return wanted, wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -93,7 +94,7 @@ def raise_descriptors(wanted: int) -> tuple[int, int]:
 
 
 def open_descriptors() -> int:
-    """Return how many files are open, 0 if unknown."""
+    """Return the number of open files. Return 0 if it is unknown."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -101,7 +102,8 @@ def open_descriptors() -> int:
 
 
 def _run_queue() -> int:
-    """Return how long this process was runnable without a core, in ns; 0 if the kernel does not report it."""
+    """Return how long this process was ready to run but had no core, in ns. Return 0 if the kernel does not report
+    it."""
     try:
         with open("/proc/self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])

@@ -1,4 +1,5 @@
-"""Read HTTP/1.1 answers from pieces of any size (RFC 9112): chunked, by length, or until the connection closes."""
+"""Parse HTTP/1.1 answers from pieces of any size: chunked, with a length, or until the connection closes. Source: RFC
+9112."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ class BadAnswer(ValueError):
 
 
 class Framing(Enum):
-    """How the end of a body is found."""
+    """How the end of a body is recognized."""
 
     CHUNKED = "chunked"
     LENGTH = "length"
@@ -23,8 +24,9 @@ class Framing(Enum):
 
 
 class AnswerReader:
-    """Reads one answer. `status` is 0 until the head is complete; `headers` have lower-case names, repeated ones joined
-    by a comma; `done` is whether the body is complete. Interim answers (1xx) are skipped."""
+    """Parses one answer. `status` is 0 until the head is complete. `headers` have lower-case names; the values of
+    repeated headers are joined by a comma. `done` is true if the body is complete. Interim answers (1xx) are
+    skipped."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -62,7 +64,7 @@ class AnswerReader:
         return self._left
 
     def close(self) -> None:
-        """Handle the end of the connection. Raises `BadAnswer` if the answer is not complete."""
+        """Handle the end of the connection. Raises `BadAnswer` if the answer is incomplete."""
         if self.done:
             return
         if not self.status:
@@ -77,7 +79,7 @@ class AnswerReader:
         return found
 
     def _head(self) -> bool:
-        """Read heads until one is final. Return whether it is complete."""
+        """Parse heads until one is final. Return whether a final head is complete."""
         while True:
             end = _end_of_head(self._held)
             if end is None:
@@ -170,7 +172,8 @@ def _one_chunk(data: bytes) -> bytes | None:
 
 
 def _end_of_head(held: bytearray) -> int | None:
-    """Return the end of the head, which is after an empty line. A lone LF ends a line too (RFC 9112, 2.2)."""
+    """Return the position after the head, which ends with an empty line. A LF without a CR also ends a line (RFC 9112,
+    section 2.2)."""
     ends = [at + len(mark) for mark in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (at := held.find(mark)) >= 0]
     return min(ends, default=None)
 

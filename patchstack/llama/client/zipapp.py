@@ -18,7 +18,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def client_file() -> bytes:
-    """Return the zipapp."""
+    """Return the zipapp as bytes."""
     here = Path(__file__).parent
     files = {"__main__.py": _START}
     for package in ("patchstack", "patchstack/llama"):

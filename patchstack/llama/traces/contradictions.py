@@ -1,9 +1,9 @@
-"""Check the consistency of the figures of a log.
+"""Check that the figures of a log are consistent.
 
-A summary counts everything, records are bounded, and both come from the same calls. So sums must match totals, counters
-must match histograms, and the reported number of lines must match the lines in the log. A contradiction is reported
-with both values. It makes figures unusable: the records, if some are lost or duplicated; or a counter, if it
-contradicts a histogram.
+A summary counts all calls. Records may be limited in number. Both come from the same calls, so sums must equal totals,
+counters must match histograms, and the reported number of lines must equal the number of lines in the log. A
+contradiction is reported with both values. It also says which figures must not be used: all counts of records, if
+records are lost or duplicated, or a counter, if it contradicts a histogram.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from patchstack.llama.traces.records import Histogram, Summary
 from patchstack.llama.traces.recount import Figures, recounted, summed
 
 RECORDS = "records"
-"""The value of `spoils` if a contradiction affects everything that is counted from records. Else it is a key of a
-summary."""
+"""The entry of `spoils` for a contradiction that affects everything that is counted from records. Other entries are
+keys of a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheck:
-    """One check of one trace. `said` and `found` are the two sides as text; `holds` is None if the log does not show
-    it. `spoils` is what must not be used if it does not hold: `RECORDS`, or keys of the summary."""
+    """A check of a trace. `said` and `found` are the two sides as text. `holds` is None if the log does not show the
+    result. `spoils` has the figures that must not be used if the check fails: `RECORDS`, or keys of the summary."""
 
     trace: str
     what: str
@@ -49,7 +49,7 @@ class LogCheck:
 
 
 def findings(reading: Reading) -> tuple[LogCheck, ...]:
-    """Return all checks of a log, including those that hold, in the order of the traces."""
+    """Return all checks of a log, in the order of the traces. Checks that succeed are included."""
     return tuple(_findings(reading))
 
 
@@ -208,7 +208,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Return whether a counter of the summary must come from records although no existing record counts for it."""
+    """Return whether records must exist for a counter of the summary. No record that was found adds to this counter."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (
@@ -227,10 +227,10 @@ def _within(part: Histogram, whole: Histogram) -> bool:
 
 
 def _within_summary(summary: Summary) -> Iterator[LogCheck]:
-    """Yield the checks within one summary."""
+    """Yield the checks of the figures in one summary."""
     name, counters = summary.format.name, summary.counters
     if "other" in counters:
-        return  # the summary has more parts than it can list
+        return  # the summary does not list all of its parts
     total = counters["lines"] + counters["dropped"]
     routes = summary.format.routes
     if routes and name != CUDA_GRAPH.name:
@@ -280,8 +280,8 @@ def _within_summary(summary: Summary) -> Iterator[LogCheck]:
 
 
 def _histograms(summary: Summary) -> Iterator[LogCheck]:
-    """Yield the checks that a histogram has as many values as calls, and that their sum is within the limits of its
-    buckets."""
+    """Yield two checks for each histogram: it has as many values as there are calls, and their total is possible for
+    its buckets."""
     name, counters = summary.format.name, summary.counters
     for key, histogram in summary.histograms.items():
         route, _, field = key.rpartition(".")
@@ -328,11 +328,12 @@ def _sum(summary: Summary, whole: str, parts: list[str]) -> LogCheck:
 
 
 def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram], *, speculation: bool) -> range | None:
-    """Return the possible numbers of steps with only decode tokens, by the histograms of a summary and without its
-    counter; None if it has no histograms.
+    """Return the possible numbers of decode-only steps, from the histograms of a summary. The counter of the summary is
+    not used. Return None if the summary has no histograms.
 
-    Steps without prompt tokens are such steps, unless they have no decode tokens either. And if as many slots decode as
-    prompts were ever started, no prompt is left to be read (unless speculation gives a slot several tokens).
+    A step without prompt tokens is decode-only, unless it has no decode tokens either. If the decode tokens of a step
+    are at least as many as the prompts that were ever started, all prompts have been read, so the step is decode-only,
+    too. With speculation this is not true, because a slot can have several tokens.
     """
     prompt, decode = histograms.get("prompt_hist"), histograms.get("decode_hist")
     if prompt is None or decode is None:
@@ -345,7 +346,7 @@ def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram]
 
 
 def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
-    """Yield the check of the counter of decode-only steps against the limits from the histograms."""
+    """Yield the check that the counter of decode-only steps is possible for the histograms."""
     name, counters = summary.format.name, summary.counters
     said = counters.get("decode_only_steps")
     possible = decode_only(counters, summary.histograms, speculation=speculation)
@@ -374,7 +375,7 @@ def _admission(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
 
 
 def _steps(trace: Trace) -> Iterator[LogCheck]:
-    """Yield the check that steps are numbered from 1 without gaps in each process."""
+    """Yield the check that the steps of each process are numbered from 1 without gaps."""
     steps = trace.steps
     if steps is None:
         return
@@ -384,7 +385,7 @@ def _steps(trace: Trace) -> Iterator[LogCheck]:
     else:
         lengths, known = [steps.count], True
     if not known:
-        return  # already reported by the check of lines against the summary
+        return  # the check of lines against the summary has reported this
     total = sum(n * (n + 1) // 2 for n in lengths)
     squares = sum(n * (n + 1) * (2 * n + 1) // 6 for n in lengths)
     holds = (total, squares) == (steps.total, steps.squares)
@@ -424,7 +425,7 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
             spoils=(RECORDS, "cells"),
             most=not complete,
         )
-    # `place` counts ubatches, each with a record for every stream, so only the other counts equal their records.
+    # `place` counts ubatches. Each has a record for every stream, so only the other counters equal their records.
     for event in ("defrag", "fallback", "full", "desync"):
         if event in said.counters:
             yield _finding(
@@ -438,7 +439,7 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
 
 
 def _within_records(trace: Trace) -> Iterator[LogCheck]:
-    """Yield the checks within records, for values that follow from other values."""
+    """Yield the checks of values in a record that follow from other values of the record."""
     rules = _RULES.get(trace.name)
     if rules is None:
         return

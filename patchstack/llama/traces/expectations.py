@@ -1,10 +1,11 @@
-"""Check expectations of a log, such as `route=mmq type=nvfp4 >= 1000`, by counts instead of patterns over lines.
+"""Check expectations of a log, such as `route=mmq type=nvfp4 >= 1000`. They are evaluated on counts, not on the text of
+the log.
 
     [trace=NAME] key=value … [>= N]
 
-counts the records with these values. A value may contain `*`; a type may be a name or a number. The comparison may also
-be `<=`, `==`, `>` or `<`; the default is `>= 1`. A bounded trace has only the first records, so their count is a lower
-limit. For a single route the summary is used, which counts all calls.
+This counts the records that have these values. A value may contain `*`. A type may be a name or a number. The
+comparison may also be `<=`, `==`, `>` or `<`; the default is `>= 1`. A limited trace has only the first records, so
+their count is a lower bound. For a single route, the count comes from the summary, which includes all calls.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """`terms` are keys with the patterns of their values; `trace` is the name of the trace, None for any."""
+    """An expectation. `terms` are keys with the patterns of their values. `trace` is the name of the trace; None means
+    any trace. `sign` is the comparison and `number` the value to compare with."""
 
     text: str
     trace: str | None
@@ -46,14 +48,14 @@ class Expectation:
     number: int
 
     def holds(self, count: int) -> bool:
-        """Return whether that count is as expected."""
+        """Return whether a count is as expected."""
         return _SIGNS[self.sign](count, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of an expectation. `holds` is None if the log does not show it; `why` explains the result. `count` is
-    the count; `of` is its source: `records` or `summary`."""
+    """The result of an expectation. `holds` is None if the log does not show the result. `count` is the number that was
+    compared; None if nothing was counted. `why` explains the result and the source of the count."""
 
     expectation: Expectation
     holds: bool | None
@@ -87,7 +89,7 @@ def read_expectation(text: str) -> Expectation:
         raise ExpectationUnusable(f"{text!r} is not an expectation: {found['number']!r} is not a number", hint=_HINT)
     sign = found["sign"] or ">="
     if (sign, int(number)) == (">=", 0) or (sign, int(number)) == ("<", 0):
-        raise ExpectationUnusable(f"{text!r} cannot be decided by a count: {sign} 0 is always the same", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} has the same result for every count: {sign} 0", hint=_HINT)
     return Expectation(text=text.strip(), trace=trace, terms=tuple(terms), sign=sign, number=int(number))
 
 
@@ -96,7 +98,7 @@ def _named(value: str, text: str) -> str:
     if name in (one.name for one in FORMATS) or name.startswith("LLAMA_"):
         return name
     known = ", ".join(one.name for one in FORMATS if " " not in one.name)
-    raise UnknownName(f"{text!r} names no known trace", hint=f"trace= is one of {known}")
+    raise UnknownName(f"{text!r} names an unknown trace", hint=f"trace= is one of {known}")
 
 
 def _pattern(key: str, value: str) -> str:
@@ -106,7 +108,7 @@ def _pattern(key: str, value: str) -> str:
 
 
 def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogCheck]) -> Answer:
-    """Return the result of an expectation for a log. Raises `UsageError` if it matches two of the log's traces."""
+    """Return the result of an expectation for a log. Raises `UsageError` if several traces of the log match it."""
     named = [one for one in reading.traces if expectation.trace in (None, one.name)]
     keys = [key for key, _ in expectation.terms]
     able = [one for one in named if all(key in _keys_of(one) for key in keys)]
@@ -121,7 +123,7 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
         return Answer(
             expectation=expectation, holds=None, count=None, why=f"the log has no records {what}: nothing was traced"
         )
-    # Several traces have such keys: exclude those without a matching record.
+    # If several traces have these keys, exclude the traces without a matching record.
     counts = {one.name: (one, _count(one, expectation)) for one in able}
     matching = [name for name, (_, count) in counts.items() if count] or list(counts)
     if len(matching) > 1:
@@ -167,8 +169,8 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
         return told(expectation.holds(count), count, f"{count:,} of {trace.records:,} records of {trace.name}")
     whole = _of_summary(expectation, trace, spoiled)
     if whole is not None:
-        return told(expectation.holds(whole), whole, f"{whole:,} in all, by the summary of {trace.name}")
-    # Missing records can only raise the count.
+        return told(expectation.holds(whole), whole, f"{whole:,} in total, according to the summary of {trace.name}")
+    # Records that were not written can only increase the count.
     if expectation.sign in (">=", ">") and expectation.holds(count):
         return told(True, count, f"{count:,} of the first {trace.records:,} records of {trace.name}")
     if expectation.sign in ("<=", "<") and not expectation.holds(count):
@@ -176,11 +178,12 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
     if expectation.sign == "==" and count > expectation.number:
         return told(False, count, f"{count:,} of the first {trace.records:,} records of {trace.name}")
     rest = f"{trace.dropped:,} more were not written" if trace.dropped else "no summary says whether there were more"
-    return told(None, count, f"{count:,} of the first {trace.records:,} records of {trace.name}, and {rest}")
+    return told(None, count, f"{count:,} of the first {trace.records:,} records of {trace.name}; {rest}")
 
 
 def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[LogCheck]) -> int | None:
-    """Return the count from the summary, which includes all calls. Only for an expectation of one route or one type."""
+    """Return the count from the summary, which includes all calls. Return None unless the expectation has one term, for
+    a route or a type, and the summary counts it."""
     if not trace.summaries or len(expectation.terms) != 1:
         return None
     key, pattern = expectation.terms[0]

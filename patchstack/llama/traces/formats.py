@@ -1,7 +1,8 @@
 """The known records: their names in a log, and the keys of each with their types.
 
-Sources: docs/reference/traces.md and docs/reference/kv-paged.md for this series; for the others, the lines in the
-notebook of the fork that it follows. An unlisted bracketed name of that fork is read too, with its own keys.
+Sources: docs/reference/traces.md and docs/reference/kv-paged.md for the records of this series. For the other records,
+the lines in the notebook of the fork that the series follows. A bracketed name of that fork that is not listed here is
+also read, with the keys of its first record.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ ROUTE_KEYS = frozenset(("route", "op", "kind", "event"))
 TYPE_KEYS = frozenset(("type", "type1", "src0_type", "src1_type", "dst_type"))
 TENSOR_KEYS = frozenset(("src0", "src1", "dst"))
 TEXT_KEYS = ROUTE_KEYS | TYPE_KEYS | TENSOR_KEYS | {"backend", "reason"}
-"""The keys whose value is not a number. All others are integers."""
+"""The keys whose values are text. The values of all other keys are integers."""
 
 SIGNED_KEYS = frozenset(("spec_i_first", "spec_i_last", "seq"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One kind of record.
+    """A kind of record.
 
-    `name` is its name here, `text` the beginning of its line and `summary` that of its summary. `keys` are those of
-    every record; `by` are those by which records are counted (others are sequence numbers and positions). `numbers` are
-    further keys, missing only in records that just give a reason. `tokens` is the key with the number of tokens of a
-    call. `routes` are the counters of the summary that add up to all calls. `counted` is whether the trace also counts
-    records that the switch's limit drops, so that its summary has `lines` and `dropped`.
+    - `name`: its name in patchstack; `text`: the beginning of its line; `summary`: the beginning of its summary's line.
+    - `keys`: the keys of every record.
+    - `by`: the keys by which records are counted. Sequence numbers and positions are not among them.
+    - `numbers`: keys that are missing only in records that just give a reason.
+    - `tokens`: the key with the number of tokens of a call.
+    - `routes`: the counters of the summary that add up to all calls.
+    - `counted`: whether its summary has `lines` and `dropped`, which also count the records beyond the limit.
     """
 
     name: str
@@ -40,7 +43,7 @@ class Format:
 
     @property
     def open(self) -> bool:
-        """Whether its keys are taken from its first record, because only its name is known."""
+        """Whether only its name is known, so that its keys are taken from its first record."""
         return not self.keys and self.summary is None
 
 
@@ -160,7 +163,8 @@ _TOKENS = ("ncols_max", "src1_ncols", "ne11", "ne1", "ne2")
 
 
 def tokens_key(kind: Format, keys: tuple[str, ...]) -> str | None:
-    """Return the key with the number of tokens of a call; for an unknown format it is found among its keys."""
+    """Return the key with the number of tokens of a call. For an unknown format, it is searched among the keys of the
+    record. Return None if no key has it."""
     if kind.tokens is not None or not kind.open:
         return kind.tokens
     if "route" not in keys and "ncols_max" not in keys:

@@ -1,4 +1,4 @@
-"""Split the records of a trace into computed graphs, and replace layer numbers in tensor names."""
+"""Split the records of a trace into computed graphs, and replace the layer numbers in names of tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.|_l(\d+)(?:$|[_ (#])|[A-Za-z_]-(\d+)(?:$|[_ )#
 
 
 def folded(name: str) -> str:
-    """Return the name with `N` for the number of a layer or node."""
+    """Return the name with `N` in place of the number of a layer or node."""
     return _NUMBERED.sub(_fold, name)
 
 
@@ -26,7 +26,7 @@ def _fold(found: re.Match[str]) -> str:
 
 
 def layer_of(*names: str) -> int | None:
-    """Return the layer of the first name that has one, None if none does."""
+    """Return the layer of the first name that has one. Return None if no name has one."""
     for name in names:
         if found := _LAYER.search(name):
             return int(next(number for number in found.groups() if number is not None))
@@ -41,8 +41,9 @@ _LEAST_LENGTH = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graphs:
-    """The number of `whole` graphs, their `calls` (records) if equal for all (else None), and the `cut` records after
-    the last whole one. `known` is False if the records do not show whether the last graph is complete."""
+    """The graphs of a trace. `whole` is the number of complete graphs. `calls` is the number of records in each of
+    them; None if the graphs differ. `cut` is the number of records after the last complete graph. `known` is false if
+    the records do not show whether the last graph is complete."""
 
     whole: int
     calls: int | None
@@ -55,7 +56,7 @@ UNKNOWN = Graphs(whole=0, calls=None, cut=0, known=False)
 
 @dataclass(slots=True)
 class NamedGraphs:
-    """Splits records that name their tensor. `current` are the names of the current graph."""
+    """Splits records into graphs by the tensors that they name. `current` are the names of the current graph."""
 
     first: str | None = None
     layer: int = -1
@@ -65,7 +66,7 @@ class NamedGraphs:
     lost: bool = False
 
     def add(self, name: str, layer: int | None) -> None:
-        """Read the next record."""
+        """Add the next record."""
         if self.first is None:
             self.first = name
         elif self.current and (name == self.first or (layer is not None and layer < self.layer)):
@@ -90,9 +91,10 @@ class NamedGraphs:
         self.layer = -1
 
     def odd(self, *, alone: bool) -> int:
-        """Return how many graphs seem to have a duplicate or cut line: a tensor occurs twice in them and in no other
-        graph; a name is the beginning of one in another graph; or they are only the first line of the others, unless
-        records may be `alone` in their graph."""
+        """Return how many graphs seem to have a duplicate or damaged line. This is so in three cases: a tensor occurs
+        twice in the graph, and twice in no other graph; a name is the beginning of a name in a graph that is otherwise
+        equal; or the graph is only the first line of the others. The third case is ignored if a record may be `alone`
+        in its graph."""
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
         longer = any(len(one) > 1 for one in shapes)
@@ -107,8 +109,8 @@ class NamedGraphs:
         return found
 
     def end(self) -> Graphs:
-        """Return the graphs. The last one is whole if its names are those of an earlier graph, and cut if they are only
-        the beginning of one."""
+        """Return the graphs. The last graph is complete if its names are those of an earlier graph. It is cut if they
+        are only the beginning of an earlier graph."""
         last = tuple(self.current)
         lengths = {len(shape) for shape in self.shapes}
         if not self.shapes or self.lost or not last:
@@ -122,8 +124,8 @@ class NamedGraphs:
 
 
 def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two graphs differ only in one name, which is cut in the first. Node numbers are ignored, because
-    they always differ."""
+    """Return whether two graphs differ in exactly one name, which is cut in the first graph. Differences in node
+    numbers are ignored."""
     if len(shape) != len(other):
         return False
     different = [(mine, theirs) for mine, theirs in zip(shape, other, strict=True) if mine != theirs]
@@ -135,7 +137,8 @@ def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class UnnamedGraphs:
-    """Splits records that have only a number of tokens, by runs of calls with the same number."""
+    """Splits records that have only a number of tokens. Consecutive records with the same number are a run; the length
+    of a graph divides the length of each run."""
 
     tokens: int | None = None
     run: int = 0
@@ -144,7 +147,7 @@ class UnnamedGraphs:
     total: int = 0
 
     def add(self, tokens: int) -> None:
-        """Read the next record."""
+        """Add the next record."""
         if tokens != self.tokens:
             if self.run:
                 self.divisor = math.gcd(self.divisor, self.run)
@@ -154,7 +157,7 @@ class UnnamedGraphs:
         self.run += 1
 
     def end(self) -> Graphs:
-        """Return the graphs, if enough runs show the length of one."""
+        """Return the graphs. Return `UNKNOWN` if the runs do not show the length of a graph."""
         if self.runs < _LEAST_RUNS or self.divisor < _LEAST_LENGTH:
             return UNKNOWN
         cut = self.run % self.divisor
@@ -162,7 +165,7 @@ class UnnamedGraphs:
 
 
 def joined(parts: Sequence[Graphs]) -> Graphs | None:
-    """Return the graphs of several processes together; None for no process."""
+    """Return the sum of the graphs of several processes. Return None if there is no process."""
     if not parts:
         return None
     if not all(part.known for part in parts):

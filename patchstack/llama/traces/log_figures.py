@@ -1,4 +1,4 @@
-"""Add up llama.cpp's own figures line by line, and keep values over time in bounded memory."""
+"""Add up llama.cpp's own figures line by line, and keep values over time in limited memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LIMIT = 512
 
 @dataclass(slots=True)
 class Series:
-    """Values over time as `points`, each the sum of `width` values. The last point may have fewer: `open` is their
-    number. There are between `LIMIT` / 2 and `LIMIT` points."""
+    """Values over time. Each of the `points` is the sum of `width` values. The last point may have fewer values; `open`
+    is their number. If there are `LIMIT` points, pairs of points are added, and `width` doubles."""
 
     columns: int
     width: int = 1
@@ -37,7 +37,7 @@ class Series:
         self.open += 1
 
     def counts(self) -> list[int]:
-        """Return how many values each point sums up."""
+        """Return the number of values in each point."""
         return [self.width] * (len(self.points) - 1) + [self.open] if self.points else []
 
 
@@ -61,7 +61,7 @@ class LogFigures:
         self._settings: dict[str, dict[str, None]] = {}
 
     def add(self, line: LogLine) -> None:
-        """Read one line."""
+        """Add a line."""
         match line:
             case Time():
                 self._time(line)
@@ -126,7 +126,7 @@ class LogFigures:
             self._disagreeing.append(problem)
 
     def log(self) -> Log:
-        """Return the sum of all lines."""
+        """Return the figures of all lines."""
         series = self._reused
         return Log(
             times=dict(self._times),
@@ -158,13 +158,13 @@ class LogFigures:
 
 
 def mean_length(rates: tuple[str, ...]) -> float:
-    """Return the mean number of tokens from a verify step: the sampled token, plus each drafted one weighted by its
-    rate."""
+    """Return the mean number of tokens from a verify step. It is 1 for the sampled token plus the sum of the acceptance
+    rates of the drafted tokens."""
     return float(1 + sum((Decimal(rate) for rate in rates), Decimal(0)))
 
 
 def acceptance_problems(line: Acceptance) -> list[str]:
-    """Return the contradictions between the figures of one line, beyond rounding."""
+    """Return the contradictions between the figures of a line that rounding does not explain."""
     problems = []
     if line.accepted > line.generated:
         problems.append(f"draft acceptance: {line.accepted} accepted of {line.generated} generated")
@@ -179,7 +179,7 @@ def acceptance_problems(line: Acceptance) -> list[str]:
         if line.mean is not None and line.rates:
             digits = len(line.mean.partition(".")[2])
             told = mean_length(line.rates)
-            # The rates are rounded too.
+            # The rates are rounded, too.
             if abs(told - float(line.mean)) > 0.51 * 10**-digits + 0.00051 * len(line.rates) + 1e-9:
                 problems.append(f"mean acceptance length: 1 + {' + '.join(line.rates)} is {told:g}, not {line.mean}")
     except (ValueError, ArithmeticError):

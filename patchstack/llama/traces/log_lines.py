@@ -1,9 +1,9 @@
-"""Read llama.cpp's own lines: times, reused graphs, acceptance of drafts, buffers, state checkpoints, sizes.
+"""Parse llama.cpp's own lines: times, reused graphs, acceptance of drafts, buffers, state checkpoints, sizes.
 
 Sources: `print_timings` and the checkpoints of `tools/server/server-context.cpp`, `common_perf_print` in
 `common/sampling.cpp`, `common_speculative_print_stats` in `common/speculative.cpp`, `llama_perf_context_print` and the
-buffers in `src/llama-context.cpp`, `src/llama-kv-cache.cpp`, `src/llama-memory-recurrent.cpp`, `src/llama-model.cpp`.
-A server prints times for each request, other tools for the whole run.
+buffers in `src/llama-context.cpp`, `src/llama-kv-cache.cpp`, `src/llama-memory-recurrent.cpp`, `src/llama-model.cpp`. A
+server prints the times of each request. The other tools print the times of the whole run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 _REQUEST = re.compile(r"\bid +\d+ \| task -?\d+ \|")
-# Repeats are bounded, so that even a long line takes only one pass.
+# Repetitions are limited, so that matching a long line takes linear time.
 _NUMBER = r"(-?\d{1,15}(?:\.\d{1,9})?|-?nan|-?inf)"
 _RATES = r"[\d., ]{0,800}"
 _LINE = re.compile(
@@ -39,7 +39,7 @@ _LINE = re.compile(
         )
     )
 )
-# Searched first, because most lines contain none of these.
+# These are searched first, because most lines contain none of them.
 _MARKS = re.compile(
     rb" time =|graphs reused =|draft acceptance =|#gen tokens =|buffer size =|context checkpoint|forcing full prompt"
     rb"|llama_context: n_|print_info: "
@@ -48,8 +48,9 @@ _MARKS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
-    """A time: `what` is `prompt eval`, `eval`, `total` or `load`; `of_request` is whether it is of one request, else of
-    the run. `tokens` is None if missing; `per_token` (ms) and `per_second` are the line's own text."""
+    """A time. `what` is `prompt eval`, `eval`, `total` or `load`. `of_request` is true for the time of one request, and
+    false for the whole run. `tokens` is None if the line has no number of tokens. `per_token` (ms) and `per_second` are
+    the figures in the line."""
 
     what: str
     milliseconds: float
@@ -61,7 +62,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reused:
-    """The number of llama.cpp's graphs that were reused so far in this context."""
+    """The number of graphs that llama.cpp has reused in this context."""
 
     count: int
     of_request: bool
@@ -69,8 +70,8 @@ class Reused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """Drafted and accepted tokens. `ratio`, `mean` and `rates` are the line's own text, with its digits. `of_request`
-    is whether it is of one request, else of the whole run so far."""
+    """Numbers of drafted and accepted tokens. `ratio`, `mean` and `rates` are text, with the digits of the line.
+    `of_request` is true for one request, and false for the whole run until then."""
 
     accepted: int
     generated: int
@@ -82,7 +83,7 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A buffer that was allocated, in MiB."""
+    """A buffer that was allocated. `mib` is its size in MiB."""
 
     device: str
     what: str
@@ -91,8 +92,8 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """An event of a checkpoint of a slot's state: `created`, `restored`, `erased invalidated`, `erasing old`; or `full`
-    if the whole prompt is processed again."""
+    """An event of a checkpoint of a slot's state: `created`, `restored`, `erased invalidated` or `erasing old`. The
+    event `full` means that the whole prompt is processed again."""
 
     event: str
     mib: float | None = None
@@ -101,7 +102,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A size of the context or a property of the model, which is part of the workload."""
+    """A size of the context, or a property of the model. It is part of the workload."""
 
     name: str
     value: str
@@ -111,7 +112,7 @@ LogLine = Time | Reused | Acceptance | Buffer | Checkpoint | Setting
 
 
 def read_log_line(line: bytes) -> LogLine | None:
-    """Parse a plain line of llama.cpp, None if it is not a known one."""
+    """Parse a plain line of llama.cpp. Return None if it is not a known line."""
     if _MARKS.search(line) is None:
         return None
     text = line.decode("utf-8", "replace")

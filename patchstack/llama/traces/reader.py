@@ -1,8 +1,8 @@
-"""Read a log block by block in bounded memory. Equal lines are parsed once.
+"""Read a log block by block, in limited memory. Equal lines are parsed once.
 
-Traces repeat: a model of 40 layers prints the same few thousand lines millions of times. So each line is looked up
-first, and only parsed if it was not seen recently. The tables stay below their limits for any log; what does not fit is
-counted and reported.
+Traces repeat: a model of 40 layers prints the same few thousand lines millions of times. Therefore each line is first
+looked up in a table, and parsed only if it is not found. The tables have limits for every log. Records that exceed a
+limit are counted and reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Entry:
-    """The counts for a parsed line."""
+    """A parsed line, and what to count for it."""
 
     tally: _Tally
     cell: _Cell | None
@@ -104,7 +104,8 @@ class _Tally:
             self.recent.append(cell)
 
     def measure(self, record: Record) -> None:
-        """Add the values of a record's other numbers, which are not part of its count key."""
+        """Add the other values of a record: steps and tokens, or events of a cache. They are not among the values by
+        which records are counted."""
         values = record.values
         if self.format is SERVING:
             step = values["step"]
@@ -126,7 +127,7 @@ class _Tally:
                 self.last[place] = dict(values)
 
     def end_process(self, summary: Summary | None) -> None:
-        """End a process with its summary, or with None at the end of the log."""
+        """End a process, with its summary, or with None at the end of a file."""
         if summary is not None:
             self.summaries.append(summary)
             if self.format.counted and summary.lines != self.since:
@@ -142,11 +143,11 @@ class _Tally:
         if follower is None:
             return
         if self.named is not None and not self.mixed:
-            # In a graph that CUDA replays, only parts computed by other backends leave a record.
+            # In a graph that CUDA replays, only the parts that other backends compute have records.
             self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:
-            # Nothing was dropped, so records after the last whole graph are a smaller graph.
+            # No record was dropped, so the records after the last complete graph are a smaller graph.
             part = Graphs(whole=part.whole, calls=part.calls, cut=0, known=part.known and part.cut == 0)
         self.parts.append(part)
         if part.known and part.cut and part.cut <= len(self.recent):
@@ -155,7 +156,7 @@ class _Tally:
                 cell.left_out += 1
 
     def trace(self) -> Trace:
-        """Return the counts."""
+        """Return the counts as a trace."""
         graphs = UNKNOWN if self.mixed and self.parts else joined(self.parts)
         cells = tuple(
             Cell(values, cell.calls + cell.left_out, 0) if self.mixed else Cell(values, cell.calls, cell.left_out)
@@ -188,14 +189,14 @@ class _Tally:
 
 
 class Reader:
-    """Reads a log block by block. `feed` reads bytes, `next_file` ends one file, `reading` ends the log."""
+    """Reads a log block by block. `feed` reads bytes, `next_file` ends a file, and `reading` ends the log."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Entry | LogLine | None] = {}
         self._tallies: dict[str, _Tally] = {}
         self._figures = LogFigures()
         self._carry = b""
-        self._skipped = False  # the beginning of the line in `_carry` was discarded
+        self._skipped = False  # whether the beginning of the line in `_carry` was discarded
         self._cells = 0
         self._lines = 0
         self._size = 0
@@ -206,7 +207,7 @@ class Reader:
         self._others = 0
 
     def feed(self, block: bytes) -> None:
-        """Read the next bytes."""
+        """Read the next bytes of the log."""
         self._size += len(block)
         lines = block.split(b"\n")
         if len(lines) == 1:
@@ -235,11 +236,11 @@ class Reader:
                 else:
                     self._count_slowly(entry)
             else:
-                self._figures.add(entry)  # type: ignore[arg-type]  # what is not an entry is a line of llama.cpp
+                self._figures.add(entry)  # type: ignore[arg-type]  # the other type is a line of llama.cpp
         self._keep(carry)
 
     def _keep(self, carry: bytes) -> None:
-        """Keep an incomplete line, but only its end if it becomes too long."""
+        """Keep an incomplete line. If it becomes too long, keep only its end."""
         if len(carry) > MAX_LINE:
             cut = len(carry) - KEPT_TAIL
             self._torn += sum(found.start() < cut for found in records.names_in(carry))
@@ -248,7 +249,7 @@ class Reader:
         self._carry = carry
 
     def next_file(self) -> None:
-        """End a file. A last line without a newline may be incomplete: it is not counted, but reported."""
+        """End a file. A last line without a newline may be incomplete, so it is reported and not counted."""
         if self._carry or self._skipped:
             self._has_unended = True
             self._overlong += self._skipped
@@ -300,7 +301,7 @@ class Reader:
             return _Entry(tally, None, None, None, -1, found)
         if not tally.keys:
             tally.keys = tuple(found.values) if found.format.open else found.format.by
-        # Not the layer of a source: a later layer may read an earlier one's output.
+        # The layer is that of the destination, because a later layer may read the output of an earlier layer.
         names = [str(found.values[key]) for key in ("dst", "src0") if found.values.get(key, "-") != "-"][:1]
         tokens = found.values.get(tokens_key(found.format, tally.keys) or "", -1)
         return _Entry(
@@ -346,5 +347,5 @@ class Reader:
             tally.unreadable[found.why] = Problem(
                 found.why, 1 + (seen.count if seen else 0), seen.line if seen else self._lines
             )
-            # It was still written.
+            # The trace counts this line as written.
             tally.since += tally.format.counted

@@ -1,4 +1,5 @@
-"""The result of reading a log: counts of records, summaries, and llama.cpp's own figures. Only data types."""
+"""The result of reading a log: counts of records, summaries, and llama.cpp's own figures. This module has only data
+types."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ MORE = "(more)"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Equal records: their values, in the order of the trace's `keys`, and their number. Records of a graph that the
-    limit cut are counted in `left_out`, not in `calls`."""
+    """Equal records. `values` are their values, in the order of the trace's `keys`. `calls` is their number. `left_out`
+    is the number of those in an incomplete last graph; they are not in `calls`."""
 
     values: tuple[Value, ...]
     calls: int
@@ -26,7 +27,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Lines that name a record but cannot be read; `line` is the number of the first."""
+    """Lines that name a record but cannot be parsed, for the reason `why`. `line` is the number of the first."""
 
     why: str
     count: int
@@ -45,8 +46,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Values over time: `counts` are the numbers of samples in each point, `values` the sums, one tuple for each
-    point."""
+    """Values over time. `counts` has the number of samples in each point. `values` has the sums of each point, one for
+    each column."""
 
     columns: tuple[str, ...]
     counts: tuple[int, ...]
@@ -55,11 +56,14 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All records of one kind. `keys` are those by which records are counted.
+    """All records of one kind.
 
-    `overflowed` records came after the table of shapes was full: their routes and types are counted, their shapes are
-    not. `odd` graphs seem to have a duplicate or cut line. `mixed` is whether the records of several processes are
-    mixed between the summaries. `sums` are the counts of a cache's events, `last` the last values by place.
+    - `keys`: the keys by which records are counted.
+    - `cut`: the number of records that the trace cut at its maximum length.
+    - `overflowed`: the number of records after the table of shapes was full. Only their routes and types are counted.
+    - `odd`: the number of graphs that seem to have a duplicate or damaged line.
+    - `mixed`: whether the records of several processes are mixed between the summaries.
+    - `sums`: the totals of a cache's events; `last`: the last values for each cache and stream.
     """
 
     format: Format
@@ -85,22 +89,22 @@ class Trace:
 
     @property
     def unread(self) -> int:
-        """The number of lines that name a record but cannot be read."""
+        """The number of lines that name a record but cannot be parsed."""
         return sum(one.count for one in self.unreadable)
 
     @property
     def dropped(self) -> int:
-        """The number of records that were not written, by the summaries."""
+        """The number of records that were not written, according to the summaries."""
         return sum(one.dropped for one in self.summaries)
 
     @property
     def bounded(self) -> bool:
-        """Whether there may have been more records than were written: a limit was reached, or it is unknown."""
+        """Whether there may be calls without a record, because the limit was reached, or because this is unknown."""
         return self.dropped > 0 or not self.summaries or not self.format.counted
 
     def by(self, *keys: str, left_out: bool = False) -> dict[tuple[Value, ...], int]:
-        """Return the number of calls by the values of those keys, with `left_out` including a cut graph. The value of a
-        key that the trace does not have is `-`."""
+        """Return the number of calls for each combination of values of these keys. With `left_out`, calls of an
+        incomplete last graph are included. A key that the trace does not have gets the value `-`."""
         places = [self.keys.index(key) if key in self.keys else None for key in keys]
         counts: dict[tuple[Value, ...], int] = {}
         for cell in self.cells:
@@ -109,7 +113,8 @@ class Trace:
         return {value: count for value, count in counts.items() if count}
 
     def numbers(self, key: str) -> Iterable[tuple[int, int]]:
-        """Return the numeric values of a key, each with the number of records that have it, including cut graphs."""
+        """Yield the numeric values of a key, each with the number of records that have it. Records of an incomplete
+        last graph are included."""
         for (value,), count in self.by(key, left_out=True).items():
             if isinstance(value, int):
                 yield value, count
@@ -117,7 +122,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSum:
-    """Times of one kind: the number of lines, and total milliseconds and tokens."""
+    """The sum of the times of one kind. `lines` is their number. `tokens` is None if a line has no number of tokens."""
 
     lines: int
     milliseconds: float
@@ -126,7 +131,8 @@ class TimeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferSeen:
-    """A buffer: how often it was reported, and its last and largest size in MiB."""
+    """A buffer. `lines` is how many times it was reported. `last` and `largest` are its last and its largest size, in
+    MiB."""
 
     lines: int
     last: float
@@ -135,7 +141,7 @@ class BufferSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsSeen:
-    """Events of one kind on state checkpoints: their number, and their total MiB and tokens."""
+    """The events of one kind on state checkpoints: their number, and their total size in MiB and in tokens."""
 
     lines: int
     mib: float
@@ -144,8 +150,9 @@ class CheckpointsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """llama.cpp's own figures. `times` are by kind and whether of requests; `requests` is the total acceptance of all
-    requests, `runs` are the lines about a whole run; `settings` describe the model and sizes."""
+    """llama.cpp's own figures. The keys of `times` are the kind, and whether it is the time of a request. `requests` is
+    the total acceptance of all requests. `runs` are the acceptance lines of the whole run. `settings` describe the
+    model and the sizes."""
 
     times: Mapping[tuple[str, bool], TimeSum]
     reused_last: int | None
@@ -174,9 +181,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One log, or several as one. `overlong` lines had too many bytes, so that only their end was read; `torn` of them
-    have the name of a record in the part that was not read. `unended` is the record named in a last line without a
-    newline, which may be incomplete and is not counted."""
+    """The result for a log, or for several logs together. `overlong` is the number of lines that were too long, so that
+    only their end was read. `torn` is the number of record names in the parts that were not read. `unended` is the
+    record that is named in a last line without a newline; that line may be incomplete and is not counted."""
 
     traces: tuple[Trace, ...]
     log: Log
@@ -189,10 +196,10 @@ class Reading:
     other_names: int = 0
 
     def trace(self, name: str) -> Trace | None:
-        """Return the trace of that name."""
+        """Return the trace with this name. Return None if the log does not have it."""
         return next((one for one in self.traces if one.name == name), None)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing known was found."""
+        """Whether the log has no known record and no figures of llama.cpp."""
         return not self.traces and self.log.empty

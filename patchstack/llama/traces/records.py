@@ -1,4 +1,5 @@
-"""Parse one line of a log: the record or summary at its end, with tensor types and histograms; or why it has none."""
+"""Parse a line of a log. The result is the record or summary at its end, with tensor types and histograms, or the
+reason why the line cannot be parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _BUCKET = re.compile(r"(\d{1,20})(?:-(\d{1,20})|(\+))?:(\d{1,20})")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """The values from `low` to `high`, both included. `high` is None if there is no upper edge."""
+    """The values from `low` to `high`, both included. `high` is None if there is no upper limit."""
 
     low: int
     high: int | None
@@ -49,7 +50,7 @@ class Histogram:
 
     @property
     def most(self) -> int | None:
-        """The largest possible sum of the values, None if there is no upper edge."""
+        """The largest possible sum of the values. None if a bucket has no upper limit."""
         total = 0
         for bucket, count in self.buckets:
             if bucket.high is None:
@@ -66,7 +67,7 @@ class Histogram:
 
 
 def read_histogram(text: str) -> Histogram | None:
-    """Parse a histogram. None if the text is not one, or if its buckets overlap or are out of order."""
+    """Parse a histogram. Return None if the text is not a histogram, or if its buckets overlap or are out of order."""
     buckets: list[tuple[Bucket, int]] = []
     end = -1
     for part in text.split(","):
@@ -83,7 +84,8 @@ def read_histogram(text: str) -> Histogram | None:
 
 
 def power_bucket(value: int) -> Bucket:
-    """Return the bucket of a value in this series' traces: 0, 1, and the powers of two."""
+    """Return the bucket of a value in the traces of this series. The buckets are 0, 1, and the ranges between powers of
+    two."""
     if value <= 1:
         return Bucket(max(value, 0), max(value, 0))
     low = 1 << (value.bit_length() - 1)
@@ -91,7 +93,8 @@ def power_bucket(value: int) -> Bucket:
 
 
 def power_histogram(values: Iterable[tuple[int, int]]) -> Histogram:
-    """Return the histogram of values, each with how often it occurs, with the edges of this series' traces."""
+    """Return the histogram of values, with the buckets of this series' traces. Each value comes with its number of
+    occurrences."""
     counts: dict[Bucket, int] = {}
     for value, count in values:
         bucket = power_bucket(value)
@@ -105,7 +108,7 @@ def of_counts(counts: Mapping[Bucket, int]) -> Histogram:
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram | None:
-    """Return the sum of histograms with the same edges; None if their buckets overlap without being the same."""
+    """Return the sum of several histograms. Return None if their buckets overlap without being equal."""
     counts: dict[Bucket, int] = {}
     for histogram in histograms:
         for bucket, count in histogram.buckets:
@@ -123,7 +126,7 @@ def _edge(bucket: Bucket) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type: `block` weights take `size` bytes."""
+    """A type of tensor. A block of `block` weights has `size` bytes."""
 
     number: int
     name: str
@@ -175,25 +178,25 @@ _BY_NAME = {one.name.lower(): one for one in TYPES}
 
 
 def type_of(text: str) -> Type | None:
-    """Return the type with that name (in any case) or number, None if unknown."""
+    """Return the type with this name (in any case) or number. Return None if it is unknown."""
     return _BY_NAME.get(text.lower()) or _BY_NUMBER.get(text)
 
 
 def type_name(text: str) -> str:
-    """Return the canonical name of a type given by name or number. An unknown type keeps its text."""
+    """Return the canonical name of a type that is given by name or number. An unknown type keeps its text."""
     known = type_of(text)
     return known.name if known is not None else text
 
 
 def row_bytes(type_text: str, weights: int) -> int | None:
-    """Return the bytes of `weights` weights in whole blocks, None for an unknown type."""
+    """Return the size of `weights` weights in bytes, in whole blocks. Return None for an unknown type."""
     known = type_of(type_text)
     return None if known is None else -(-weights // known.block) * known.size
 
 
 CUT_AT = 1023
-"""The longest record in bytes: the trace cuts longer ones, because its buffer has 1,024 bytes, one of them for the line
-end."""
+"""The maximum length of a record in bytes. The trace cuts longer records, because its buffer has 1,024 bytes, of which
+one is for the line end."""
 
 _ANSI = re.compile(rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _NUMBER = re.compile(r"\d{1,20}\Z")
@@ -202,7 +205,7 @@ _MAX_OPEN_KEYS = 64
 
 _LISTED = {one.text.encode(): one for one in FORMATS}
 _SUMMARIES = {one.summary.encode(): one for one in FORMATS if one.summary is not None}
-# A logger may print the beginning of its own line, even a letter, before a name.
+# A logger may print a prefix, even a single letter, before a name.
 _NAME = re.compile(
     b"|".join(re.escape(text) for text in sorted({*_LISTED, *_SUMMARIES}, key=len, reverse=True))
     + rb"|\[LLAMA_[A-Z0-9_]{1,60}\] "
@@ -212,8 +215,8 @@ Value = int | str
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record: values by key, types by canonical name, numbers as integers. `was_cut` is whether the trace cut it at
-    its maximum length; its last pair is then omitted."""
+    """A record. `values` has its values by key: types as canonical names, numbers as integers. `was_cut` is true if the
+    trace cut the record at its maximum length; its last pair is then omitted."""
 
     format: Format
     values: Mapping[str, Value]
@@ -222,7 +225,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary: counters, and histograms with their own buckets."""
+    """A summary: its counters, and its histograms with their own buckets."""
 
     format: Format
     counters: Mapping[str, int]
@@ -230,7 +233,7 @@ class Summary:
 
     @property
     def lines(self) -> int | None:
-        """The number of records that were written, None if unknown."""
+        """The number of records that were written. None if unknown."""
         return self.counters.get("lines")
 
     @property
@@ -241,7 +244,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A line that names a record but cannot be read."""
+    """A line that names a record but cannot be parsed. `why` is the reason."""
 
     format: Format
     why: str
@@ -260,7 +263,7 @@ def names_in(line: bytes) -> list[re.Match[bytes]]:
 
 
 def read_record(line: bytes) -> Record | Summary | Unreadable | None:
-    """Return the record or summary that ends a plain line, or None if the line names none."""
+    """Return the record or summary at the end of a plain line. Return None if the line names no record."""
     first = _NAME.search(line)
     if first is None:
         return None
@@ -274,7 +277,7 @@ def read_record(line: bytes) -> Record | Summary | Unreadable | None:
     try:
         pairs = _pairs((body.rpartition(b" ")[0] if cut else body).decode("utf-8"))
     except UnicodeDecodeError:
-        return Unreadable(kind, "it is not text")
+        return Unreadable(kind, "it is not UTF-8")
     if isinstance(pairs, str):
         return Unreadable(kind, pairs)
     if summary:
@@ -323,7 +326,7 @@ def _value(kind: Format, key: str, text: str) -> Value | None:
         return text if text.isprintable() and text and "=" not in text else None
     if (_SIGNED if key in SIGNED_KEYS else _NUMBER).match(text):
         return int(text)
-    # New keys may be added at the end, and an open format has no known keys.
+    # A later version may add keys at the end, and an open format has no known keys.
     known = key in kind.keys or key in kind.by or key in kind.numbers
     return text if not known and text.isprintable() and "=" not in text else None
 

@@ -1,4 +1,4 @@
-"""Compute the figures that a summary must have for the records that were read: counters and histograms."""
+"""Compute the figures that a summary must have for the given records: counters and histograms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patchstack.llama.traces.records import Histogram, Summary, merged, power_hi
 
 @dataclass(slots=True)
 class Figures:
-    """Counters that add up, largest values, and histograms, by their keys in the summary."""
+    """Figures by their keys in the summary: counters that are sums, largest values, and histograms."""
 
     counters: dict[str, int] = field(default_factory=dict)
     largest: dict[str, int] = field(default_factory=dict)
@@ -28,11 +28,11 @@ class Figures:
 
 
 LARGEST = frozenset(("waiting_max", "deferred_max", "draft_max", "nodes_max"))
-"""Keys of summaries that are a maximum, not a sum."""
+"""Keys of summaries whose values are a maximum and not a sum."""
 
 
 def summed(summaries: Iterable[Summary]) -> Figures:
-    """Return the figures of all processes together. A histogram whose buckets differ between processes is omitted."""
+    """Return the figures of all processes together. A histogram is omitted if its buckets differ between processes."""
     found = Figures()
     histograms: dict[str, list[Histogram]] = {}
     for summary in summaries:
@@ -51,8 +51,8 @@ def summed(summaries: Iterable[Summary]) -> Figures:
 
 
 def recounted(trace: Trace) -> Figures | None:
-    """Return the figures that the summary must have for the records; None for a trace whose summary counts something
-    else."""
+    """Return the figures that the summary must have for the records of a trace. Return None if its summary does not
+    count records."""
     makers: dict[str, Callable[[Trace], Figures]] = {
         SERVING.name: _serving,
         SPEC_SHAPE.name: _spec_shape,

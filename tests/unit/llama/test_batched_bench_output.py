@@ -63,7 +63,7 @@ def test_a_row_that_is_missing_twice_or_too_many_is_named() -> None:
     found, wanted = rows(), [one.shape for one in rows()]
     count, last = len(wanted), "pp={}, tg={}, pl={}".format(*wanted[-1])
     assert rows_problem(found[:-1], wanted) == f"1 of {count} rows are missing, the first is the row {last}"
-    assert rows_problem([*found, found[-1]], wanted) == f"the row {last} is there 2 times"
+    assert rows_problem([*found, found[-1]], wanted) == f"the row {last} occurs 2 times"
     assert rows_problem(found, wanted[:-1]) == f"the row {last} was not requested"
 
 

@@ -153,7 +153,7 @@ def test_the_build_without_the_code_may_be_a_stored_one(tmp_path: Path) -> None:
         program=Program(name="test-shape"), without=key[:12], red="FAILED", green=r"(\d+) tests passed"
     )
     with a_bench(tmp_path / "bin", tmp_path) as bench:
-        assert "no builds are kept here" in run(spec, bench).reason
+        assert "no builds are stored" in run(spec, bench).reason
         bench.builds = tmp_path / "builds"
         found = run(spec, bench)
         none = run(replace(spec, without="fedcba987654"), bench)

@@ -61,19 +61,19 @@ def test_a_complete_trace_answers_everything(text: str, holds: bool, count: int)
 @pytest.mark.parametrize(
     ("text", "holds", "why"),
     [
-        ("route=mmq == 9", True, "9 in all, by the summary of mul_mat_route"),
-        ("type=nvfp4 >= 10", False, "9 in all, by the summary of mul_mat_route"),
-        ("route=op_cublas == 0", True, "0 in all, by the summary of mul_mat_route"),
+        ("route=mmq == 9", True, "9 in total, according to the summary of mul_mat_route"),
+        ("type=nvfp4 >= 10", False, "9 in total, according to the summary of mul_mat_route"),
+        ("route=op_cublas == 0", True, "0 in total, according to the summary of mul_mat_route"),
         ("route=mmq type=nvfp4 >= 3", True, "3 of the first 4 records of mul_mat_route"),
         (
             "route=mmq type=nvfp4 >= 4",
             None,
-            "3 of the first 4 records of mul_mat_route, and 6 more were not written",
+            "3 of the first 4 records of mul_mat_route; 6 more were not written",
         ),
         ("route=mmq type=nvfp4 <= 2", False, "3 of the first 4 records of mul_mat_route"),
         ("route=mmq type=nvfp4 == 2", False, "3 of the first 4 records of mul_mat_route"),
-        ("route=mmq type=nvfp4 == 3", None, "and 6 more were not written"),
-        ("route=mat_f ne1=16 == 0", None, "and 6 more were not written"),
+        ("route=mmq type=nvfp4 == 3", None, "; 6 more were not written"),
+        ("route=mat_f ne1=16 == 0", None, "; 6 more were not written"),
     ],
 )
 def test_a_bounded_trace_does_not_show_what_it_dropped(text: str, holds: bool | None, why: str) -> None:
@@ -124,9 +124,9 @@ def test_a_key_that_the_trace_does_not_have_is_named() -> None:
         ("route= >= 1", "'route=' is not key=value"),
         ("route=mmq >= many", "is not key=value"),
         ("route=mmq route=vec_f", "route occurs twice"),
-        ("route=mmq >= 0", ">= 0 is always the same"),
-        ("route=mmq < 0", "< 0 is always the same"),
-        ("trace=nonsense route=mmq", "names no known trace"),
+        ("route=mmq >= 0", "has the same result for every count: >= 0"),
+        ("route=mmq < 0", "has the same result for every count: < 0"),
+        ("trace=nonsense route=mmq", "names an unknown trace"),
         ("route=" + "a*" * 400, "has more than 500 characters"),
     ],
 )

@@ -84,7 +84,7 @@ def test_what_is_no_record_is_said_to_be_none(line: str, why: str) -> None:
 
 def test_bytes_that_are_no_text_are_no_record() -> None:
     unreadable = found(ROUTE.encode() + b"\xff\xfe")
-    assert isinstance(unreadable, Unreadable) and unreadable.why == "it is not text"
+    assert isinstance(unreadable, Unreadable) and unreadable.why == "it is not UTF-8"
 
 
 def test_lines_that_only_look_like_one_are_none() -> None:
