@@ -13,7 +13,7 @@ class BadStream(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event. `data` are its data lines, joined by LF. `name` is its type; `message` if it has none."""
+    """An event: its data, lines joined by LF, and its type (`message` if it names none)."""
 
     data: bytes
     name: str = "message"
