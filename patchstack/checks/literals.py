@@ -27,7 +27,7 @@ def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
 
 
 def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Return the requirements of a sequence. A match contains at least one text of each."""
+    """Return the requirements of a parsed pattern. Each is a tuple of texts, of which every match contains one."""
     found: list[tuple[str, ...]] = []
     run = ""
     for operation, argument in sequence:

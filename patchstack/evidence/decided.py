@@ -72,8 +72,8 @@ def decided_steps(evidence: Mapping[str, Any]) -> tuple[DecidedStep, ...]:
 
 
 def decided_brings(evidence: Mapping[str, Any]) -> DecidedBrings | None:
-    """Return what the candidates of a decision add. Return None if the decision does not list it; older decisions do
-    not."""
+    """Return the additions of the candidates of a decision. Return None if the decision does not list them, as older
+    decisions do not."""
     brings = evidence.get("brings")
     if not isinstance(brings, Mapping):
         return None

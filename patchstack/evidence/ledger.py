@@ -137,8 +137,8 @@ class Ledger:
         return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)
 
     def named(self, start: str) -> Decision:
-        """Return the decision whose id starts with `start`. Raises `MissingError` if no id does, and `UsageError` if
-        several do."""
+        """Return the decision whose id starts with `start`. Raises `MissingError` if no decision matches, and
+        `UsageError` if several match."""
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
             raise NoSuchDecision(f"the ledger has no decision {start}", hint="patchstack ledger lists them")

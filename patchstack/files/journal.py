@@ -270,7 +270,7 @@ def _close(directory: Path, stage: Path) -> None:
         (stage / _JOURNAL).unlink(missing_ok=True)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is done, but the journal could not be removed: {error}",
+            f"{directory} is written, but the journal could not be removed: {error}",
             hint=f"repair it, then run patchstack apply --resume {directory}",
         ) from error
     shutil.rmtree(stage, ignore_errors=True)

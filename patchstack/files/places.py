@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CachePlaces:
-    """The directories in a cache directory."""
+    """The caches of a user, each in its own directory below `root`."""
 
     root: Path
 

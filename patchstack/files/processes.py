@@ -5,8 +5,8 @@ that ends a session must see a process before that process forks again.
 
 A process number is valid only in one PID namespace. A container does not see the processes of other containers or of
 the host, but can share a cache with them. Therefore files that could be left over have a tag in their names. The tag is
-the process number and the place where the number is valid. If the place is this one, an unused number proves that the
-process has ended. For any other place, only the age of the file counts.
+the process number and the place where the number is valid. If that is the place of this process, an unused number
+proves that the owner has ended. For any other place, only the age of the file counts.
 """
 
 from __future__ import annotations

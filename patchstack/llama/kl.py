@@ -55,8 +55,9 @@ class Log:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
     """The difference of a model from a base. Divergences are in nats. `same_top` is the percentage of positions at
-    which both have the same most probable token, with its error. `percentiles` are those of the divergences, by name
-    (`99.9%`). Any figure may be NaN or infinite. `rows` is the number of chunks for which the tool printed a line."""
+    which both have the same most probable token, with its error. `percentiles` are percentiles of the divergences,
+    by name (`99.9%`). Any figure may be NaN or infinite. `rows` is the number of chunks for which the tool printed a
+    line."""
 
     rows: int
     mean: float

@@ -342,7 +342,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that must match, or one of the special values in `words`."""
+    """A regular expression, or one of the special values in `words`."""
 
     words: tuple[str, ...] = ()
     option: Any = str
@@ -362,7 +362,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Regular expressions that must all match. In a suite, a single one need not be in a list."""
+    """Regular expressions. In a suite, a single one need not be in a list."""
 
     written: str = "a regular expression, or a list of regular expressions"
     option: Any = list[str]

@@ -24,7 +24,7 @@ _CAUSES = (
     re.compile(r"^(#\d+ |\[0x)|\(\+0x[0-9a-f]+\)"),
 )
 _COMPLAINT = re.compile(r"^\S+ E |\berror\b|\bfailed\b|\bcannot\b|\bunable\b", re.IGNORECASE)
-_SILENT = "and did not say why"
+_SILENT = "without an error message"
 _STAMP = re.compile(r"^[\d.]+ [IWED] ")
 
 

@@ -154,7 +154,7 @@ class Node:
         return tuple(found)
 
     def items(self, key: str) -> list[Node]:
-        """Return a list of mappings."""
+        """Return the mappings of a list. Complain about entries that are not mappings."""
         value = self._get(key, False)
         if not isinstance(value, list):
             if value is not None:

@@ -222,7 +222,7 @@ def explain(log: bytes, source: Source, plan: Plan, layout: Layout) -> Rejection
     """Return why a build failed, if the cause is in the source.
 
     For other causes, raises `NotJudged` (out of memory, or no known error), `OutOfSpace`, `MissingError` (the CUDA
-    toolkit is too old), or `NotHeldError` (the build needs the network, which it does not get).
+    toolkit is too old), or `NotHeldError` (the build needs the network, which is not available to it).
     """
     lines = log.decode("utf-8", "replace").splitlines()
     failure = find_failure(lines, source=layout.source, build=layout.build)

@@ -70,7 +70,7 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
     except ImageMissing as error:
         if offline or not isinstance(engine, BuildsImages):
             raise with_other_way(error, engine, wanted) from error
-    require_packages()  # the image is new, so no build of the store can be used, and these are needed
+    require_packages()  # a new image means a new build, which needs these packages
     try:
         return build_recipe_image(engine, wanted, talk)
     except ImageMissing as error:

@@ -242,7 +242,7 @@ def _utc(moment: datetime) -> datetime:
 
 def _libraries() -> None:
     try:
-        import in_toto_attestation  # noqa: F401  (is it there?)
+        import in_toto_attestation  # noqa: F401  (is it installed?)
     except ImportError as error:
         raise PackageMissing("in-toto-attestation is not installed", hint=install_hint("build")) from error
 

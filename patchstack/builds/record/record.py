@@ -53,7 +53,7 @@ class SourceEntry(Part, frozen=True, kw_only=True):
 
 
 class OptionEntry(Part, frozen=True, kw_only=True):
-    """A resolved option: its value and its origin. `digest` is that of an image or a toolkit."""
+    """A resolved option: its value and its origin. `digest` is the digest of an image or a toolkit."""
 
     value: Any
     origin: Any = msgspec.field(name="from")

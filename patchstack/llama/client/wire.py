@@ -162,7 +162,7 @@ class AnswerReader:
 
 
 def _one_chunk(data: bytes) -> bytes | None:
-    """Return the content of a piece that is exactly one chunk, as nearly every piece is; None for any other."""
+    """Return the content of a piece that is exactly one chunk, as most pieces are. Return None for other pieces."""
     line = data.find(b"\r\n", 0, 10)
     size = data[:line]
     if line < 1 or not _HEX.issuperset(size) or data[-2:] != b"\r\n":

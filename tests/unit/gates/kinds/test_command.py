@@ -82,7 +82,7 @@ SURE = replace(LOSSY, program=replace(LOSSY.program, sentinel="^the end$"))
         ("echo all is well", replace(LOSSY, must_not=()), Verdict.PASS, "what it must print"),
         ("echo hm", LOSSY, Verdict.INVALID, "it does not print 'all is well', or that was lost"),
         ("echo NaN", LOSSY, Verdict.FAIL, "it prints what it must not"),
-        ("exit 1", LOSSY, Verdict.INVALID, "it exited with 1 and did not say why"),
+        ("exit 1", LOSSY, Verdict.INVALID, "it exited with 1 without an error message"),
         ("echo all is well; echo the end >&2", SURE, Verdict.PASS, "what it must print"),
         ("echo hm; echo the end >&2", SURE, Verdict.FAIL, "it does not print"),
         ("echo all is well", SURE, Verdict.INVALID, "its output was lost"),

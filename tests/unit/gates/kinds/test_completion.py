@@ -120,7 +120,7 @@ def test_without_a_reference_nothing_passes_and_the_digest_is_told() -> None:
         (an_observation(code=137), "it was ended by SIGKILL (exit code 137)"),
         (an_observation(code=143), "it was ended by SIGTERM"),
         (an_observation(code=127, stderr=b"x: error while loading shared libraries: libggml.so.0\n"), "be started"),
-        (an_observation(code=1, stderr=b""), "it exited with 1 and did not say why"),
+        (an_observation(code=1, stderr=b""), "it exited with 1 without an error message"),
         (an_observation(code=1, stderr=b"error: invalid argument: --nope\n"), "does not accept its arguments"),
         (an_observation(code=134, stderr=b"CUDA error: out of memory\n"), "it ran out of memory"),
     ],

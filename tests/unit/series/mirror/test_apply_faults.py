@@ -126,7 +126,7 @@ def test_an_error_at_any_call_leaves_all_as_before(tmp_path: Path) -> None:
                 install(root, CHANGES)
             except MissingError as error:
                 failed += 1
-                written = "is done, but the journal could not be removed" in error.message
+                written = "is written, but the journal could not be removed" in error.message
                 assert written or "nothing was changed" in error.message
                 assert files(root) == (NEW if written else OLD), at
             else:
