@@ -176,7 +176,7 @@ def test_a_project_that_does_not_write_to_bin_is_told_what_to_set(toy: Toy) -> N
     toy.commit("Programs elsewhere", {"CMakeLists.txt": other})
     built = toy.build()
     assert built.code == 2
-    assert "error: the build of toy left nothing in bin/ of CMake's build directory" in built.stderr
+    assert "error: the build of toy left no files in bin/ of CMake's build directory" in built.stderr
     assert "  - found elsewhere: toy\n" in built.stderr
     assert "hint: cmake: {CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, " in built.stderr
     assert "in variant cpu" in built.stderr

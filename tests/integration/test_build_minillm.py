@@ -82,7 +82,7 @@ def test_for_gb10_the_machine_code_is_sm_121a_alone(demo: Path, engine: str) -> 
     assert verdicts["cuda-ptx"]["verdict"] == "PASS"
     assert found["arch"] == "121a-real"
     if found["platform"] == "linux/amd64":
-        assert "the binaries will not run there" in stderr
+        assert "The binaries will not run on the target machine" in stderr
 
 
 def test_a_knob_that_a_patch_asserts_names_that_patch(demo: Path) -> None:

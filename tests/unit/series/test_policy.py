@@ -200,7 +200,7 @@ def test_a_model_of_the_policy_is_not_one_that_the_change_brings(fork: Fork, tmp
     workspace.write_text(workspace.read_text() + "models:\n  one: {path: models/one.gguf}\n")
     (tmp_path / "models").mkdir()
     commit_policy(tmp_path, "patchstack.yaml")
-    told = "models/one.gguf: the change could add its own model: give its sha256, an absolute path, or commit it"
+    told = "models/one.gguf: the change could replace this model: give its sha256 or an absolute path, or commit it"
     with policy_from(workspace, "main") as found, pytest.raises(ConfigError) as raised:
         read_suites(found)
     assert told in raised.value.problems[0]

@@ -82,7 +82,7 @@ def test_a_switch_that_changes_the_route_passes(tmp_path: Path) -> None:
             "trace mmq; summary 1 5 6 0 mmq.ne2_hist=16-31:6",
             SYNCED,
             Verdict.INVALID,
-            "1 of the first 1 records of moe_mmid_route, and 5 more were not written",
+            "1 of the first 1 records of moe_mmid_route; 5 more were not written",
         ),
         (f"{GROUPED}; kill -SEGV $$", SYNCED, Verdict.FAIL, "on: it crashed with SIGSEGV"),
         (f"({GROUPED}) 2>/dev/null", SYNCED, Verdict.INVALID, "on: its output was lost"),
