@@ -113,7 +113,7 @@ class Ledger:
         found, problems = self.look()
         if problems:
             raise LedgerUntrusted(
-                "the ledger has files that cannot be trusted", problems=problems, hint="git log -p -- ledger shows how"
+                "the ledger has files that cannot be trusted", problems=problems, hint="run git log -p -- ledger"
             )
         return found
 

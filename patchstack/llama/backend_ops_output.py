@@ -141,7 +141,7 @@ def contradiction(tested: ConsoleOutput, code: int) -> str | None:
     said = {"its backend": tested.holds, "all backends": tested.backends[0] == tested.backends[1]}
     said |= {"its last line": tested.ended == "OK", f"exit code {code}": code == 0}
     if other := [what for what, holds in said.items() if holds != good]:
-        return f"{tested.passed}/{tested.total} tests passed, but {' and '.join(other)} disagrees"
+        return f"{tested.passed}/{tested.total} tests passed, contradicted by {' and '.join(other)}"
     if len(tested.ran) != tested.total:
         return f"it counts {tested.total} tests and names {len(tested.ran)}"
     bad = sum(not case.passed for case in tested.cases)

@@ -251,7 +251,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             return OutOfSpace(
                 f"the disk of {plan.engine.spec} is full: {failure.message}",
                 problems=shown,
-                hint="docker system df on the engine's machine shows its use" if plan.engine.isolated else None,
+                hint="docker system df on the engine's machine shows the usage" if plan.engine.isolated else None,
             )
         case FailureKind.TOOLKIT_TOO_OLD:
             need = toolkit_complaint(plan.arch, (0, 0)) if plan.arch else None

@@ -39,10 +39,10 @@ def arrivals(
     Raises `ValueError` for invalid values.
     """
     if requests < 1:
-        raise ValueError("there is no request")
+        raise ValueError("the number of requests must be at least 1")
     if kind in (CLOSED, STAGGERED):
         if concurrency < 1:
-            raise ValueError("how many in flight?")
+            raise ValueError("the number of requests in flight must be at least 1")
         gap = stagger if kind == STAGGERED else 0.0
         first = min(concurrency, requests)
         return Arrivals((*(gap * number for number in range(first)), *(None,) * (requests - first)), concurrency)
@@ -50,10 +50,10 @@ def arrivals(
         return Arrivals((0.0,) * requests, 0)
     if kind == FILE:
         if len(times) != requests or any(not 0 <= one < 1e6 for one in times):
-            raise ValueError("each request has a time in seconds, not below 0")
+            raise ValueError("each request needs a time in seconds, at least 0")
         return Arrivals(tuple(sorted(times)), concurrency)
     if not 0 < rate <= 1e6:
-        raise ValueError("a rate is above 0")
+        raise ValueError("the rate must be above 0")
     if kind == CONSTANT:
         return Arrivals(tuple(number / rate for number in range(requests)), concurrency)
     if kind != POISSON:

@@ -142,13 +142,13 @@ def test_a_failing_run_of_the_real_tool_is_read_with_its_cases_and_errors() -> N
 @pytest.mark.parametrize(
     ("old", "new", "code", "told"),
     [
-        ("", "", 1, "exit code 1 disagrees"),
+        ("", "", 1, "contradicted by exit code 1"),
         ("  2/2 tests passed\n", "", 0, "the number of passed tests is missing"),
         ("1/1 backends passed\n\033[1;32mOK\033[0m\n", "", 0, "ends too early"),
-        ("2/2 tests", "1/2 tests", 0, "disagrees"),
+        ("2/2 tests", "1/2 tests", 0, "contradicted by"),
         ("2/2 tests", "3/3 tests", 0, "counts 3 tests and names 2"),
-        ("1/1 backends", "0/1 backends", 0, "all backends disagrees"),
-        ("Backend CPU: \033[1;32mOK", "Backend CPU: \033[1;31mFAIL", 0, "its backend disagrees"),
+        ("1/1 backends", "0/1 backends", 0, "contradicted by all backends"),
+        ("Backend CPU: \033[1;32mOK", "Backend CPU: \033[1;31mFAIL", 0, "contradicted by its backend"),
         (f"{MUL}: \033[1;32mOK", f"{MUL}: \033[1;31mFAIL", 0, "but it names 1"),
         ("\033[0m\n  2/2 tests", "\033[0m\ngarbage\n\x00\n  2/2 tests", 0, None),
     ],
