@@ -39,7 +39,7 @@ _BLOCK = 1 << 20
 class ContainerEngine:
     """An engine at an endpoint: Docker, or podman with its Docker socket.
 
-    It connects at the first use. It then removes the containers that ended processes of this machine left behind.
+    It connects at the first use. Then it removes containers whose process on this machine has ended.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
