@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.cli.gate import ALONE
-from patchstack.cli.main import COMMANDS
+from patchstack.cli.main import COMMANDS, app
+from tests.conftest import Ran
 from tests.support.checkout import ROOT
 
 WORKSPACE = """\
@@ -40,23 +41,54 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(directory: Path, shell: str, line: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Return patchstack's answer when a shell asks it to complete a line."""
+Asked = Callable[..., Ran]
+"""Returns patchstack's answer when a shell asks it to complete a line in a directory."""
+
+
+def question(shell: str, line: str, **more: str) -> dict[str, str]:
+    """Return the variables with which a shell asks."""
     words = line.split(" ")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "PYTHONDONTWRITEBYTECODE": "1",
+    return {
         "_PATCHSTACK_COMPLETE": f"complete_{shell}",
         "_TYPER_COMPLETE_ARGS": line,
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
         **more,
     }
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
+    """Asks in this process."""
+
+    def ask(directory: Path, shell: str, line: str, **more: str) -> Ran:
+        capsys.readouterr()
+        with monkeypatch.context() as at:
+            at.chdir(directory)
+            for name, value in question(shell, line, **more).items():
+                at.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                app(prog_name="patchstack")
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ran(code=ended.value.code, stdout=out, stderr=err)
+
+    return ask
+
+
+def asked_as_process(directory: Path, shell: str, line: str, **more: str) -> Ran:
+    """Ask a process, as a shell does."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **question(shell, line, **more),
+    }
     code = "from patchstack.cli.main import app; app(prog_name='patchstack')"
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], cwd=directory, env=environment, capture_output=True, text=True, timeout=60
     )
+    return Ran(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +117,20 @@ def asked(directory: Path, shell: str, line: str, **more: str) -> subprocess.Com
         ("patchstack --color a", ["auto", "always"]),
     ],
 )
-def test_values_come_from_the_nearest_workspace(workspace: Path, line: str, values: list[str]) -> None:
+def test_values_come_from_the_nearest_workspace(workspace: Path, asked: Asked, line: str, values: list[str]) -> None:
     below = workspace / "patches"
     answer = asked(below, "bash", line)
-    assert (answer.stdout.split(), answer.stderr, answer.returncode) == (values, "", 0)
+    assert (answer.stdout.split(), answer.stderr, answer.code) == (values, "", 0)
 
 
 def test_every_command_is_completed_by_name(tmp_path: Path) -> None:
-    assert asked(tmp_path, "bash", "patchstack ").stdout.split() == list(COMMANDS)
-    assert set(asked(tmp_path, "bash", "patchstack gate ").stdout.split()) > set(ALONE)
+    assert asked_as_process(tmp_path, "bash", "patchstack ").stdout.split() == list(COMMANDS)
+    assert set(asked_as_process(tmp_path, "bash", "patchstack gate ").stdout.split()) > set(ALONE)
 
 
 def test_zsh_and_fish_get_a_word_about_each_value(workspace: Path) -> None:
-    assert '"7":"seven"' in asked(workspace, "zsh", "patchstack build --at ").stdout
-    told = asked(workspace, "fish", "patchstack build --at ", _TYPER_COMPLETE_FISH_ACTION="get-args").stdout
+    assert '"7":"seven"' in asked_as_process(workspace, "zsh", "patchstack build --at ").stdout
+    told = asked_as_process(workspace, "fish", "patchstack build --at ", _TYPER_COMPLETE_FISH_ACTION="get-args").stdout
     assert "7\tseven\n" in told
 
 
@@ -120,15 +152,15 @@ def gone(workspace: Path) -> None:
     "line", ["patchstack verify ", "patchstack show ", "patchstack build --at ", "patchstack gate run "]
 )
 def test_a_workspace_that_cannot_be_read_is_silence(
-    workspace: Path, break_it: Callable[[Path], None], line: str
+    workspace: Path, asked: Asked, break_it: Callable[[Path], None], line: str
 ) -> None:
     break_it(workspace)
     answer = asked(workspace, "bash", line)
-    assert (answer.stdout.strip(), answer.stderr, answer.returncode) == ("", "", 0)
+    assert (answer.stdout.strip(), answer.stderr, answer.code) == ("", "", 0)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_nothing_to_run(workspace: Path, shell: str) -> None:
+def test_a_shell_gets_nothing_to_run(workspace: Path, asked: Asked, shell: str) -> None:
     evil = "0003-\\$(touch x)`touch y`.patch"
     (workspace / "patches" / evil).touch()
     (workspace / "patchstack.yaml").write_text('series: {"$(touch x)": {patches: patches}, good: {patches: patches}}')
@@ -140,5 +172,5 @@ def test_a_shell_gets_nothing_to_run(workspace: Path, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_can_be_had(tmp_path: Path, shell: str) -> None:
-    told = asked(tmp_path, shell, "patchstack ", _PATCHSTACK_COMPLETE=f"source_{shell}")
+    told = asked_as_process(tmp_path, shell, "patchstack ", _PATCHSTACK_COMPLETE=f"source_{shell}")
     assert "_PATCHSTACK_COMPLETE=complete_" + shell in told.stdout, told
