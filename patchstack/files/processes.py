@@ -64,6 +64,21 @@ def visible() -> Iterator[tuple[int, Stat]]:
             yield pid, found
 
 
+def of_session(session: int) -> Iterator[tuple[int, Stat]]:
+    """Yield the visible processes of a session. Of the others nothing is read: to ask the kernel for the session of a
+    process takes a twentieth of the time."""
+    for pid in _pids():
+        try:
+            if os.getsid(pid) != session:
+                continue
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            pass  # a policy of the kernel may forbid the question
+        if (found := stat(pid)) is not None and found.session == session:
+            yield pid, found
+
+
 def only_child(pid: int) -> int | None:
     """Return the only child of a process. Return None if it has no child or several."""
     found = [one for one, process in visible() if process.parent == pid]
@@ -82,9 +97,8 @@ def listening_ports(session: int) -> frozenset[int]:
     """Return the TCP ports on which the processes of a session listen. Source: proc(5), state 0A in
     `/proc/PID/net/tcp`."""
     found: set[int] = set()
-    for pid, one in visible():
-        if one.session == session:
-            found |= _listening(pid)
+    for pid, _ in of_session(session):
+        found |= _listening(pid)
     return frozenset(found)
 
 

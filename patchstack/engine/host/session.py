@@ -220,8 +220,8 @@ def _end(child: Child) -> None:
 def _kill_session(session: int) -> bool:
     """Kill the processes of a session. Return whether it had processes other than zombies."""
     found = False
-    for pid, process in processes.visible():
-        if process.session == session and not process.ended:
+    for pid, process in processes.of_session(session):
+        if not process.ended:
             found = True
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

@@ -33,6 +33,29 @@ def test_a_process_that_waits_to_be_reaped_has_ended() -> None:
     assert processes.stat_text(child.pid) == ""
 
 
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_the_processes_of_a_session_are_those_that_read_so(monkeypatch: pytest.MonkeyPatch, *, forbidden: bool) -> None:
+    def forbid(pid: int) -> int:
+        raise PermissionError(pid)
+
+    if forbidden:
+        monkeypatch.setattr(os, "getsid", forbid)
+    script = "sleep 60 & one=$!; echo $one; (exec sleep 0) & wait $!; echo done; read line; kill $one"
+    with subprocess.Popen(
+        ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as child:
+        assert child.stdout is not None
+        sleeper = int(child.stdout.readline())
+        assert child.stdout.readline() == b"done\n"
+        assert {pid for pid, _ in processes.of_session(child.pid)} == {child.pid, sleeper}
+    child = subprocess.Popen(["true"], start_new_session=True)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    ((pid, found),) = processes.of_session(child.pid)
+    assert (pid, found.ended) == (child.pid, True), "a process that ended is of its session until it is reaped"
+    child.wait()
+    assert list(processes.of_session(child.pid)) == []
+
+
 @pytest.mark.parametrize("text", ["", "1 (x) S", "1 (x", "1 (x) S 1 1 one" + " 0" * 20, ") " + "S 1 1 1" + " 0" * 15])
 def test_text_that_is_not_whole_is_no_process(text: str) -> None:
     assert processes.read_stat(text) is None
@@ -58,6 +81,7 @@ def test_without_proc_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(processes, "_PROC", f"{tmp_path}/none")
     assert processes.stat(os.getpid()) is None
     assert list(processes.visible()) == []
+    assert list(processes.of_session(os.getsid(0))) == []
     assert list(processes.environments()) == []
     assert (processes.boot_id(), processes.pid_namespace(), processes.shows_every_process()) == ("", "", False)
     with pytest.raises(OSError, match="cpuinfo"):
