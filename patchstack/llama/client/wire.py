@@ -7,6 +7,9 @@ from enum import Enum
 
 MOST_HEAD = 64 << 10
 _MOST_LINE = 4096
+_MARKS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
+"""What ends a head. A lone LF ends a line too (RFC 9112, 2.2)."""
+_MOST_MARK = max(map(len, _MARKS))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -34,6 +37,7 @@ class AnswerReader:
         self.framing = Framing.CLOSE
         self.done = False
         self._held = bytearray()
+        self._searched = 0  # bytes of the held ones that cannot begin the end of the head
         self._left = 0  # bytes of the body, or of the chunk and its line end
         self._trailers = False
         self._trailing = 0
@@ -81,14 +85,16 @@ class AnswerReader:
     def _head(self) -> bool:
         """Parse heads until one is final. Return whether a final head is complete."""
         while True:
-            end = _end_of_head(self._held)
+            end = _end_of_head(self._held, self._searched)
             if end is None:
+                self._searched = max(0, len(self._held) - _MOST_MARK + 1)
                 if len(self._held) > MOST_HEAD:
                     raise BadAnswer(f"the head of the answer is over {MOST_HEAD >> 10} KiB")
                 if self._held and not b"HTTP/".startswith(bytes(self._held[:5])):
                     raise BadAnswer("the answer is not HTTP")
                 return False
             head = self._taken(end)
+            self._searched = 0
             if len(head) > MOST_HEAD:
                 raise BadAnswer(f"the head of the answer is over {MOST_HEAD >> 10} KiB")
             status, self.headers = _read_head(head)
@@ -171,10 +177,10 @@ def _one_chunk(data: bytes) -> bytes | None:
     return data[line + 2 : -2] if number and len(data) == line + 4 + number else None
 
 
-def _end_of_head(held: bytearray) -> int | None:
-    """Return the position after the head, which ends with an empty line. A LF without a CR also ends a line (RFC 9112,
-    section 2.2)."""
-    ends = [at + len(mark) for mark in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (at := held.find(mark)) >= 0]
+def _end_of_head(held: bytearray, start: int) -> int | None:
+    """Return the position after the head, which ends with an empty line. The search begins at `start`. A LF without a
+    CR also ends a line (RFC 9112, section 2.2)."""
+    ends = [at + len(mark) for mark in _MARKS if (at := held.find(mark, start)) >= 0]
     return min(ends, default=None)
 
 
