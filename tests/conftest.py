@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import itertools
 import json
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from tests.support.builders import snapshot
 from tests.support.checkout import ROOT
@@ -72,6 +74,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hundreds of tests start Python programs. Without bytecode each of them compiles the package again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Typer makes the commands of an app at each call from their signatures. The process of a user calls once, a test often.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 pytest_plugins = ["tests.support.leaks", "tests.support.skipped"]
 

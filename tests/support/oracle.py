@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.support.kept_tree import KeptTree
+
 STRICT = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true")
 
 
@@ -28,6 +30,10 @@ def objects_of(repository: Path) -> Path:
     return next(path for path in (repository / "objects", repository / ".git" / "objects") if path.is_dir())
 
 
+_blank: list[KeptTree] = []
+"""What is in an empty bare repository, once git has made one."""
+
+
 class Oracle:
     """Applies patch files with `git apply --cached` and returns the tree."""
 
@@ -35,7 +41,12 @@ class Oracle:
         self.git_dir = directory / "oracle.git"
         self.patch = directory / "oracle.patch"
         self._index = directory / "oracle.index"
-        subprocess.run(["git", "init", "-q", "--bare", str(self.git_dir)], check=True, env=hermetic_environment())
+        if _blank:
+            _blank[0].write(self.git_dir)
+        else:
+            command = ["git", "init", "-q", "--template=", "--bare", str(self.git_dir)]
+            subprocess.run(command, check=True, env=hermetic_environment())
+            _blank.append(KeptTree.of(self.git_dir, *os.listdir(self.git_dir)))
         text = "".join(f"{path}\n" for path in alternates)
         (self.git_dir / "objects" / "info" / "alternates").write_text(text)
 
