@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
@@ -32,6 +33,8 @@ _NUMBER = r"(-?(?:nan|inf|\d+(?:\.\d+)?(?:e[+-]?\d+)?))"
 _VALUE = re.compile(rf"(.+?)\s*:\s*{_NUMBER}\s*%?(?:\s*±\s*{_NUMBER}\s*%?)?\Z")
 _CHUNK = re.compile(r"\s*(\d+)\s+\S+ ±.*%\Z")
 _LONGEST = 1000  # the maximum length of a line that is read
+_RECENT = 8
+"""The number of outputs whose result is remembered: a gate reads each output of a measurement two to four times."""
 _PERCENTILES = ("99.9%", "99.0%", "95.0%", "90.0%", "10.0%", "5.0%", "1.0%", "0.1%")
 
 
@@ -78,6 +81,7 @@ class Statistics:
         return all(map(math.isfinite, (*values, self.perplexity)))
 
 
+@functools.lru_cache(maxsize=_RECENT)
 def read_log(stderr: bytes) -> Log:
     """Parse the log of either run. Does not raise: missing parts are None."""
     computing: tuple[int, ...] | None = None
@@ -108,6 +112,7 @@ def read_log(stderr: bytes) -> Log:
     )
 
 
+@functools.lru_cache(maxsize=_RECENT)
 def read_statistics(stdout: bytes) -> Statistics | None:
     """Parse the statistics. Return None if a line is missing. Below 100 positions, the tool prints no statistics."""
     values: dict[str, tuple[float, float]] = {}
