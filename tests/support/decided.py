@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,8 +48,10 @@ from patchstack.workflow.machine import Connection, ProvingMachine
 from patchstack.workspace import Workspace, read_workspace
 from patchstack.workspace.policy import governed
 from tests.support.build_records import a_record
+from tests.support.builders import Fork, RepoBuilder
 from tests.support.fixed_engine import ROWS as ROWS_PROGRAMS
 from tests.support.fixed_engine import FixedEngine, write_programs
+from tests.support.kept_tree import KeptTree
 from tests.support.toy import MAIN, Toy, a_toy
 
 SUITES = """\
@@ -163,7 +166,7 @@ class Decided:
     @property
     def workspace(self) -> Workspace:
         head = self.root / "patchstack.yaml"
-        return read_workspace(head) if self.policy is None else governed(head, self.policy, "the policy")
+        return _workspace_of(head, self.policy, head.read_bytes(), self.policy and self.policy.read_bytes())
 
     @property
     def ledger(self) -> Ledger:
@@ -261,8 +264,68 @@ class Decided:
         return found
 
 
+@functools.lru_cache(maxsize=16)
+def _workspace_of(head: Path, policy: Path | None, *contents: bytes | None) -> Workspace:
+    """Read a workspace, and again only if one of its files has other contents."""
+    return read_workspace(head) if policy is None else governed(head, policy, "the policy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What `decide` has made once. Decisions and observations do not depend on where they are, and their names are
+    digests; the rest names its place. `files` and `sizes` are what the engine kept."""
+
+    world: KeptTree
+    decided: KeptTree
+    cache: KeptTree
+    pin: str
+    commits: tuple[str, ...]
+    files: Mapping[str, Mapping[str, bytes]]
+    sizes: Mapping[str, int]
+
+
+_DECIDED = ("ledger", "evidence")
+_kept: list[_Kept] = []
+
+
 def decide(directory: Path, cache: Path) -> Decided:
-    """Make the workspace, and accept both commits of its fork."""
+    """Make the workspace, and accept both commits of its fork: once, then it is written again. `cache` is the cache of
+    this process."""
+    assert cache_places().builds.is_relative_to(cache)
+    if not _kept:
+        made = _decide(directory, cache)
+        fork = made.toy.fork
+        names = [name for name in os.listdir(directory) if name not in _DECIDED]
+        _kept.append(
+            _Kept(
+                world=KeptTree.of(directory, *names),
+                decided=KeptTree.of(directory, *_DECIDED, verbatim=True),
+                cache=KeptTree.of(cache, *os.listdir(cache), verbatim=True),
+                pin=fork.pin,
+                commits=tuple(fork.commits),
+                files={volume: dict(files) for volume, files in made.engine.files.items()},
+                sizes=dict(made.engine.kept),
+            )
+        )
+        return made
+    (kept,) = _kept
+    for tree, place in ((kept.world, directory), (kept.decided, directory), (kept.cache, cache)):
+        tree.write(place)
+    repo = RepoBuilder(directory / "fork", commits=len(kept.commits))
+    repo.on = "product"
+    fork = Fork(
+        upstream=RepoBuilder(directory / "upstream", commits=2),
+        pin=kept.pin,
+        repo=repo,
+        ref="product",
+        commits=[*kept.commits],
+        series=directory / "patches",
+    )
+    engine = FixedEngine(files={volume: dict(files) for volume, files in kept.files.items()}, kept=dict(kept.sizes))
+    return Decided(root=directory, toy=Toy(root=directory, fork=fork, engine="host"), cache=cache, engine=engine)
+
+
+def _decide(directory: Path, cache: Path) -> Decided:
     directory.mkdir(parents=True, exist_ok=True)
     toy = a_toy(directory, "host")
     shutil.rmtree(toy.fork.series)
@@ -270,7 +333,9 @@ def decide(directory: Path, cache: Path) -> Decided:
     text = text.replace("variants:\n", "variants:\n  paper: {targets: [toy]}\n").replace(
         "variant: cpu\n", f"variant: paper\n    fork: {toy.fork.repo.path}\n    fork_ref: product\n"
     )
-    text = text.replace(f"patches: {toy.fork.series}\n", "patches: patches\n")
+    # Relative, so that the decisions do not name this directory.
+    for path in (toy.fork.series, toy.fork.upstream.path, toy.fork.repo.path):
+        text = text.replace(f": {path}\n", f": {path.name}\n")
     (directory / "patchstack.yaml").write_text(text + SUITES)
     (directory / "one.gguf").write_bytes(b"GGUF one")
     for name in ("text.txt", "cases.txt"):

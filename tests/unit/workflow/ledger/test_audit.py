@@ -52,7 +52,10 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Stored]:
 
 @pytest.fixture
 def made(built: dict[str, Stored], tmp_path: Path, places: Places) -> Decided:
-    return decide(tmp_path / "w", places.cache)
+    found = decide(tmp_path / "w", places.cache)
+    for commit in found.toy.fork.commits:
+        found.builds(commit)
+    return found
 
 
 def audited(made: Decided, built: dict[str, Stored], models: dict[str, Path], count: int = 200) -> list[Audited]:
