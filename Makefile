@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # cmake and ninja, if the machine has none: ci/setup.sh installs them.
 export PATH := $(PATH):$(CURDIR)/$(VENV)/tools
 
-.PHONY: help demo test thorough lint types contract docs screens site check workflows requirements package models fuzz speed speed-build clean
+.PHONY: help demo test unit thorough lint types contract docs screens site check workflows requirements package models fuzz speed speed-build clean
 
 help:                ## what one can do here
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
@@ -19,6 +19,9 @@ demo: $(VENV)/.installed   ## make a fork and its series, verify it, break it in
 
 test: $(VENV)/.installed   ## run every test (ARGS=… are options of pytest)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+
+unit: $(VENV)/.installed   ## run the unit tests alone, at each change (ARGS=… are options of pytest)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile tests/unit $(ARGS)
 
 thorough: $(VENV)/.installed   ## every test, and in full what make test samples: kills at every step, all examples
 	PATCHSTACK_THOROUGH=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
