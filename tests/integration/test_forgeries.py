@@ -547,9 +547,7 @@ FORGERIES: dict[str, Forgery] = {
     "edit a record": Forgery(forge=edit_a_record, told="has content that does not match its name"),
     "remove a record": Forgery(forge=remove_a_record, told="cannot be read"),
     "edit a decision": Forgery(forge=edit_a_decision, told="its content does not match its name"),
-    "edit a commit in the lock": Forgery(
-        forge=the_commit_in_the_lock, told="the commit in the lock is a different one"
-    ),
+    "edit a commit in the lock": Forgery(forge=the_commit_in_the_lock, told="the lock has a different commit"),
     "change a build's option under its key": Forgery(
         forge=change_the_build_s_inputs, told="does not follow from its inputs"
     ),

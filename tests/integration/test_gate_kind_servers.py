@@ -72,11 +72,11 @@ def gate(monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
         (
             ("--expect", "5 6 7 9"),
             1,
-            "FAIL  tokens: not as the reference: position 3: 8, not 9; top-two margin unknown",
+            "FAIL  tokens: differs from the reference: position 3: 8, not 9; top-two margin unknown",
         ),
         ((), 4, "INVALID  tokens: no reference yet"),
         (("--switch", "SWITCH=0"), 0, "PASS  tokens: off: 4 tokens, for others to compare with; on: 4 tokens, equal"),
-        (("--switch", "SWITCH=1"), 1, "FAIL  tokens: on: not as off: position 3: 9, not 8"),
+        (("--switch", "SWITCH=1"), 1, "FAIL  tokens: on: differs from off: position 3: 9, not 8"),
     ],
 )
 def test_tokens_alone(

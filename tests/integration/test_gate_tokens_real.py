@@ -73,7 +73,7 @@ def test_a_build_agrees_with_itself_and_a_flipped_token_is_found(
         found = ask(bench, model, flipped)
 
     assert found.verdict is Verdict.FAIL
-    assert found.reason.startswith(f"not as the reference: position 7: {reference.ids[7]} ")
+    assert found.reason.startswith(f"differs from the reference: position 7: {reference.ids[7]} ")
     assert "top-two margin 0." in found.reason
 
 

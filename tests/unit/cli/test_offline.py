@@ -79,7 +79,7 @@ def test_the_clone_serves_if_it_is_named_and_that_is_said(
     cut_off(fork)
     ran = run_cli(*command, "--upstream", "fork")
     assert ran.code == 0
-    assert ran.stderr == f"note: product: upstream is fork this once, not file://{fork.upstream.path}\n"
+    assert ran.stderr == f"note: product: upstream is fork for this command, not file://{fork.upstream.path}\n"
     assert not places.cache.exists(), "nothing was fetched"
 
 

@@ -31,7 +31,7 @@ OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"
         ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
         ((replace(ON, same_as="on"),), "same_as is itself"),
         ((OFF, replace(ON, env=())), "has the environment of off: a run would be compared with itself"),
-        ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
+        ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which itself has same_as: name off"),
         ((TranscriptState(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of an empty text"),
         ((TranscriptState(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of an empty text"),
         ((TranscriptState(expect="12"),), "is not a digest"),

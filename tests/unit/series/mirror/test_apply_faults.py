@@ -213,4 +213,4 @@ def test_two_runs_at_once_lose_nothing(tmp_path: Path) -> None:
     text = (source / "f").read_text()
     for run, (_, complaint), name in zip(runs, told, ("one", "two"), strict=True):
         assert (run.returncode == 0) == (f"{name}\n" in text), (told, text)
-        assert run.returncode == 0 or b"another patchstack apply is at work" in complaint
+        assert run.returncode == 0 or b"another patchstack apply is running" in complaint

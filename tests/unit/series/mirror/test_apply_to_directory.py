@@ -266,7 +266,7 @@ def dies_on_journal(path: Path, missing_ok: bool = False) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     fork = a_fork(tmp_path, 1)
-    with locked_directory(tmp_path, "x"), pytest.raises(UsageError, match="another patchstack apply is at work"):
+    with locked_directory(tmp_path, "x"), pytest.raises(UsageError, match="another patchstack apply is running"):
         materialize(load_series(fork.series), tmp_path)
 
 
