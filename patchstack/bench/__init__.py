@@ -1,1 +1,1 @@
-"""Compare two sides by pairs of runs in random order, and draw verdicts on speed."""
+"""Compare the speed of two sides with pairs of runs in random order."""

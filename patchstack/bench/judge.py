@@ -132,7 +132,7 @@ class Judged:
 
 @dataclass(slots=True)
 class _Track:
-    """A row with the e-values of its statements after each counted pair."""
+    """A row with the e-values of its statements, one for each counted pair."""
 
     row: Row
     evidence: Evidence

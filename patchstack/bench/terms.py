@@ -134,7 +134,8 @@ def term_problem(plan: Plan, term: BenchTerm) -> str | None:
 
 
 def same_workload(ran: Workload, declared: Workload) -> bool:
-    """Return whether a workload that ran is the declared one. Models are compared by digest, not by path."""
+    """Return whether the workload of a comparison is the declared workload. Models are compared by digest, not by
+    path."""
     if len(ran.models) != len(declared.models):
         return False
     for one, other in zip(ran.models, declared.models, strict=True):

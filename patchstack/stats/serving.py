@@ -217,8 +217,8 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
 
 
 def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
-    """Return whether a stream meets every bound of `slo`: ms for `ttft`, `tpot` or `e2e`. An unknown value meets
-    none."""
+    """Return whether a stream meets all bounds of `slo`. They are in ms, for `ttft`, `tpot` or `e2e`. An unknown value
+    meets no bound."""
     own = {"ttft": stream.ttft, "tpot": stream.tpot, "e2e": stream.e2e}
     return all((value := own[name]) is not None and value <= bound * 1e6 for name, bound in slo.items())
 

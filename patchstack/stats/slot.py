@@ -57,7 +57,7 @@ def _predictions(
     by_coin: dict[int, list[float]],
     middles: dict[int, list[float]],
 ) -> list[tuple[float, float]]:
-    """Return the five predictions for the pair `index`: each is the effect of B and the effect of running second."""
+    """Return the five predictions for the pair `index`, each as (effect of B, effect of running second)."""
     middle = _median(everything)
     found = [(middle, 0.0)]
     if by_coin[1] and by_coin[-1]:

@@ -172,7 +172,7 @@ def test_the_host_never_writes_through_a_link_that_a_job_left(tmp_path: Path) ->
     assert (volume / "src/file").read_bytes() == (volume / "file").read_bytes() == b"new"
     assert not (volume / "src").is_symlink()
     (volume / "way").symlink_to(outside)
-    with pytest.raises(MissingError, match=r"there is no way/file"):
+    with pytest.raises(MissingError, match=r"way/file does not exist"):
         engine.get("v", "way/file")
 
 
@@ -247,7 +247,7 @@ def test_a_volume_that_patchstack_did_not_make_is_not_removed() -> None:
         api.create_volume("patchstack-test-foreign")
         try:
             with pytest.raises(
-                UsageError, match=r"^the volume patchstack-test-foreign at .* was not made by patchstack$"
+                UsageError, match=r"^the volume patchstack-test-foreign at .* was not created by patchstack$"
             ):
                 engine.remove("patchstack-test-foreign")
             assert "patchstack-test-foreign" not in engine.volumes()

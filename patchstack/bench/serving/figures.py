@@ -151,7 +151,8 @@ def figures_of(record: ServeRecord, terms: LoadTerms) -> Served:
 
 
 def stream_of(one: RequestRecord, *, open_loop: bool) -> Stream:
-    """Return the stream of an answered request. In an open loop, it starts at the planned time of the request."""
+    """Return the stream of an answered request. In an open loop, the stream starts at the planned time of
+    the request."""
     sent = one.sent or 0
     return Stream(
         start=one.planned if open_loop and one.planned is not None else sent,
@@ -241,7 +242,7 @@ def _cached(record: ServeRecord, terms: LoadTerms, answered: Sequence[RequestRec
     found = [one for one in answered if (one.cached or 0) > allowed]
     hits = grown(record.counters.before, record.counters.after).get("cached", 0.0)
     if hits > allowed * len(record.requests) and all(one.cached is None for one in answered):
-        yield f"the prefix cache was warm: {hits:.0f} tokens of prompts were not computed, as the counters say"
+        yield f"the prefix cache was warm: {hits:.0f} tokens of prompts were not computed, according to the counters"
     elif found:
         count = sum(one.cached or 0 for one in found)
         words = "prompt was" if len(found) == 1 else "prompts were"

@@ -1,1 +1,1 @@
-"""Simulate which part of a prompt a server reuses from request to request, and what alternatives would cost."""
+"""Simulate which parts of a prompt a server reuses, and how many tokens it processes with other kinds of prompts."""

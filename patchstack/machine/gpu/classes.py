@@ -54,26 +54,27 @@ def of_all(classes: list[GpuClass]) -> GpuClass:
 
 
 _NO_FP4 = (
-    "ggml compiles its FP4 tensor core kernels for compute capability 12.x alone: NVFP4 and MXFP4 ran another path here"
+    "ggml compiles its FP4 tensor core kernels only for compute capability 12.x: "
+    "NVFP4 and MXFP4 took a different path here"
 )
-_NO_FIGURES = "throughput, latency and kernel profiles say nothing about a GB10: measure there"
+_NO_FIGURES = "throughput, latency and kernel profiles prove nothing about a GB10: measure them on a GB10"
 _NO_DIGESTS = "transcript digests and op totals from a GB10 are not valid here; record references on this GPU"
 
 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
     """Return the conclusions about a GB10 that results of a GPU class allow, as sentences. The most important is first.
 
-    Source for "only 12.x has the FP4 kernels": ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
+    Source for the fact that only 12.x has the FP4 kernels: ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
     """
     if kind is GpuClass.GB10_OR_WORKSTATION_BLACKWELL:
         if capabilities == {"12.1"}:
             return (
                 "this is the GPU that sm_121 builds are for: digests, op totals and figures hold for a GB10",
-                "they do not carry over to datacenter Blackwell (sm_100, sm_103), which needs a fresh run",
+                "they do not apply to datacenter Blackwell (sm_100, sm_103): repeat the run there",
             )
         return (
-            "the FP4 kernels of compute capability 12.x ran, built for sm_120: correctness carries over to a GB10 as "
-            "far as the code has no branch for sm_121",
+            "the FP4 kernels of compute capability 12.x ran, built for sm_120: correctness also holds for a GB10, "
+            "except in code with a branch for sm_121",
             _NO_FIGURES + " (other memory, other number of multiprocessors)",
         )
     if kind is GpuClass.DATACENTER_BLACKWELL:
@@ -95,5 +96,5 @@ def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]
             _NO_FIGURES,
         )
     if kind is GpuClass.MIXED:
-        return ("GPUs of several classes: it is not known which one ran what; set CUDA_VISIBLE_DEVICES to one",)
-    return ("this GPU is not known: nothing may be concluded for a GB10",)
+        return ("GPUs of several classes: it is unknown which GPU ran what; select one with CUDA_VISIBLE_DEVICES",)
+    return ("this GPU is unknown: its results prove nothing about a GB10",)

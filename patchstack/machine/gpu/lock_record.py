@@ -223,7 +223,7 @@ def _not_ours(file: File, now: Now, *, stale: float, unchanged: float) -> Holder
     text = file.text or ""
     line = " ".join(text.split())
     if line and line.isprintable() and "�" not in line and not line.startswith(_MARK):
-        words = f"{line[:160]!r} has the GPU, by {_owner_file(file.place)}{_told(text, now)}"
+        words = f"{line[:160]!r} has the GPU, according to {_owner_file(file.place)}{_told(text, now)}"
         return _holder(file, Standing.FOREIGN, words)
     where = f"{_owner_file(file.place)} cannot be understood"
     if file.digest == ODD:

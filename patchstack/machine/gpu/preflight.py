@@ -189,7 +189,7 @@ def _load(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
     loads = [gpu.load for gpu in activity.gpus or ()]
     known = [load for load in loads if load is not None]
     if any(load > wanted.gpu_load for load in known):
-        return _check("gpu-load", Verdict.FAIL, f"the GPU is {max(known):g}% busy; {wanted.gpu_load:g}% may be")
+        return _check("gpu-load", Verdict.FAIL, f"the GPU is {max(known):g}% busy; the limit is {wanted.gpu_load:g}%")
     if len(known) < len(machine.gpus):
         cut = [gpu for gpu in machine.gpus if gpu.mig_mode]
         why = "a GPU with MIG instances reports no load" if cut else "nvidia-smi reports none"
@@ -248,7 +248,7 @@ def _cpu(activity: Activity, wanted: Wanted) -> Check:
         return _check("cpu-load", Verdict.INVALID, "the load of the CPUs cannot be read")
     words = f"{busy:.1f} of {activity.cpus} CPUs busy{average}"
     if busy > wanted.cpu_load * activity.cpus:
-        return _check("cpu-load", Verdict.FAIL, f"{words}; {wanted.cpu_load * activity.cpus:.1f} may be")
+        return _check("cpu-load", Verdict.FAIL, f"{words}; the limit is {wanted.cpu_load * activity.cpus:.1f}")
     return _check("cpu-load", Verdict.PASS, words)
 
 

@@ -110,14 +110,14 @@ def test_a_driver_that_does_not_answer_is_not_the_absence_of_a_gpu(
     assert words in machine.gpu_problem
     assert machine.kind is GpuClass.UNKNOWN
     assert machine.identity().endswith("; gpu unreadable")
-    assert machine.conclusions == ("this GPU is not known: nothing may be concluded for a GB10",)
+    assert machine.conclusions == ("this GPU is unknown: its results prove nothing about a GB10",)
 
 
 def test_a_machine_without_driver_and_nvidia_smi_has_no_gpu() -> None:
     machine = read_hardware(LAPTOP)
     assert (machine.kind, machine.gpu_problem) == (GpuClass.NONE, "")
     assert machine.identity() == "linux/amd64; AMD EPYC; no gpu"
-    assert machine.conclusions[0].startswith("CPU only: this shows")
+    assert machine.conclusions[0].startswith("CPU only: this shows that programs")
 
 
 def test_a_loaded_driver_without_nvidia_smi_is_a_gpu_that_cannot_be_read() -> None:
@@ -161,7 +161,7 @@ def test_every_class_says_what_may_be_concluded() -> None:
     said = {kind: conclusions(kind, frozenset({"9.9"})) for kind in GpuClass}
     assert all(said.values())
     for kind in (GpuClass.OTHER_DATACENTER, GpuClass.OTHER, GpuClass.DATACENTER_BLACKWELL):
-        assert "compute capability 12.x alone" in said[kind][0]
+        assert "only for compute capability 12.x" in said[kind][0]
     workstation = conclusions(GpuClass.GB10_OR_WORKSTATION_BLACKWELL, frozenset({"12.0"}))
     assert "built for sm_120" in workstation[0]
     assert of_all([]) is GpuClass.NONE

@@ -60,7 +60,10 @@ def test_an_owner_of_the_agreed_file_is_named_and_never_taken_over(lock: Directo
     os.utime(agreed, (0, 0))
     with pytest.raises(GpuTaken) as raised, gpu_lock(here(), "gate", places=both(lock), stale=0.1, wait=1):
         pass
-    assert "'claude-fp4norm-profile 1782828229' has the GPU, by ~/gpu_bench_lock/owner for " in raised.value.message
+    assert (
+        "'claude-fp4norm-profile 1782828229' has the GPU, according to ~/gpu_bench_lock/owner for "
+        in raised.value.message
+    )
     assert raised.value.hint == "if nobody uses the GPU any more: patchstack gpu unlock --force"
     assert agreed.read_text() == "claude-fp4norm-profile 1782828229\n"
     assert not lock.owner.exists()

@@ -88,7 +88,7 @@ def test_a_calm_machine_passes_every_check() -> None:
             *("gpu-apps", "FAIL", "40000 MiB are in use by processes that are not visible from inside docker"),
             replace(CALM, contained="docker", gpus=(replace(IDLE, memory=40000.0),)),
         ),
-        ("gpu-load", "FAIL", "the GPU is 97% busy; 5% may be", replace(CALM, gpus=(replace(IDLE, load=97.0),))),
+        ("gpu-load", "FAIL", "the GPU is 97% busy; the limit is 5%", replace(CALM, gpus=(replace(IDLE, load=97.0),))),
         ("gpu-load", "PASS", "5% busy", replace(CALM, gpus=(replace(IDLE, load=5.0),))),
         (
             *("gpu-load", "INVALID", "the GPU's load cannot be read: nvidia-smi reports none"),
@@ -123,9 +123,19 @@ def test_a_calm_machine_passes_every_check() -> None:
             ),
         ),
         ("containers", "INVALID", "no rights", replace(CALM, containers=None, containers_problem="no rights")),
-        ("cpu-load", "FAIL", "5.1 of 20 CPUs busy; load average 9; 5.0 may be", replace(CALM, busy=5.1, load=9.0)),
+        (
+            "cpu-load",
+            "FAIL",
+            "5.1 of 20 CPUs busy; load average 9; the limit is 5.0",
+            replace(CALM, busy=5.1, load=9.0),
+        ),
         ("cpu-load", "PASS", "0.3 of 20 CPUs busy; load average 19", replace(CALM, busy=0.3, load=19.0)),
-        ("cpu-load", "FAIL", "9.0 of 20 CPUs busy; load average 9; 5.0 may be", replace(CALM, busy=None, load=9.0)),
+        (
+            "cpu-load",
+            "FAIL",
+            "9.0 of 20 CPUs busy; load average 9; the limit is 5.0",
+            replace(CALM, busy=None, load=9.0),
+        ),
         ("cpu-load", "INVALID", "the load of the CPUs cannot be read", replace(CALM, busy=None, load=None)),
     ],
 )
@@ -194,7 +204,7 @@ def test_a_name_that_is_no_check_is_refused_with_a_guess() -> None:
 def test_a_busy_machine_is_invalid_and_never_fail() -> None:
     flight = Preflight(checks=tuple(judged(replace(CALM, busy=20.0)).values()), hardware=SPARK)
     assert (flight.ok, flight.verdict) == (False, Verdict.INVALID)
-    assert flight.reason == "cpu-load: 20.0 of 20 CPUs busy; load average 0.1; 5.0 may be"
+    assert flight.reason == "cpu-load: 20.0 of 20 CPUs busy; load average 0.1; the limit is 5.0"
     assert not Preflight(checks=(), hardware=SPARK).ok
     entry = preflight_entry(flight)
     assert (entry.verdict, entry.checks[5].verdict) == ("INVALID", "FAIL")
