@@ -99,8 +99,8 @@ def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[Ref
 def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
     """Return the drop in the speed of a machine. Return None if it has not become slower.
 
-    If several runs could be the first slower run, the one is returned at which the medians before and after fit the
-    speeds best. The runs must be of one machine and of one workload, in the order of time.
+    If the drop could begin at several runs, the run is chosen at which the medians before and after fit the speeds
+    best. The runs must be of one machine and of one workload, in the order of time.
     """
     speeds = [run.speed for run in runs]
     best: tuple[float, Drop] | None = None

@@ -1,5 +1,5 @@
-"""Read the comparisons that `accept:` in `patchstack.yaml` requires of a candidate, and check that a comparison is one
-of them."""
+"""Read the comparisons that `accept:` in `patchstack.yaml` requires of a candidate, and check a comparison against
+them."""
 
 from __future__ import annotations
 

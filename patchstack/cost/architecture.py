@@ -309,8 +309,8 @@ def _has_window(layer: int, period: int, dense_first: bool) -> bool:
 
 
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
-    """Return the numbers of elements of a head's key and value: under True for layers with a window, else under
-    False."""
+    """Return the numbers of elements of a head's key and value. The entry True is for layers with a window, the entry
+    False for the other layers."""
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
         key = model.number("attention.key_length", usual)

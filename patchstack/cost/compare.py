@@ -229,7 +229,7 @@ def over_floor(
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     """Compare the time of one group of tensors with its floor, from a text such as `experts=43.5ms@128`.
 
-    The form is `GROUP=TIME@STREAMS`; without `@STREAMS` it is one stream. The group `state` is the recurrent state,
+    The form is `GROUP=TIME@STREAMS`; the default for STREAMS is 1. The group `state` is the recurrent state,
     which a step reads and writes. Raises `UsageError` for any other text, and `MissingError` if a step reads no bytes
     of the group.
     """

@@ -193,8 +193,8 @@ class PrefillFloor:
     """The floor of one ubatch of `tokens` tokens, after `before` earlier tokens of the sequence.
 
     `parts` has the bytes of each group, `operations` the operations for each peak. `memory`, `compute` and `seconds`
-    are in seconds; `seconds` is the larger of the first two. If a peak is unknown, `compute` and `seconds` are None,
-    and `lacking` names the unknown peaks.
+    are in seconds; `seconds` is the larger of `memory` and `compute`. If a peak is unknown, `compute` and `seconds` are
+    None, and `lacking` names the unknown peaks.
     """
 
     before: int

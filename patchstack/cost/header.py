@@ -180,7 +180,7 @@ class _Reader:
         )
 
     def take(self, count: int) -> bytes:
-        """Return the next `count` bytes. Raises `UsageError` if the file ends before."""
+        """Return the next `count` bytes. Raises `UsageError` if fewer bytes are left."""
         if self.position + count > self.size:
             raise self.broken(f"the header needs {count:,} more bytes, the file ends at {self.size:,}")
         if self.at + count > len(self.window):
@@ -197,7 +197,7 @@ class _Reader:
         self.window = self.file.read(max(count, _CHUNK))
 
     def skip(self, count: int) -> None:
-        """Move forward by `count` bytes without reading them. Raises `UsageError` if the file ends before."""
+        """Move forward by `count` bytes without reading them. Raises `UsageError` if fewer bytes are left."""
         if self.position + count > self.size:
             raise self.broken(f"a value needs {count:,} bytes, the file ends at {self.size:,}")
         if self.at + count <= len(self.window):

@@ -26,7 +26,7 @@ def volume_name(what: str) -> str:
 
 def sweep(engine: Engine, what: str) -> None:
     """Remove the volumes of this machine's processes that have certainly ended. `what` is a regular expression for the
-    begin of the names.
+    beginning of the names.
 
     If it cannot be seen that a process has ended, its volume is removed more than five days after its creation. Volumes
     of earlier versions, whose names have no time, are then not removed; use `docker volume rm`.

@@ -128,8 +128,10 @@ class Trailer:
         return _TRAILER.fullmatch(self._held) is not None
 
     def end(self) -> tuple[bytes, Ended | None]:
-        """Finish at the end of the output. Return the content of the trailer, or the held bytes and None if they are
-        not a trailer."""
+        """Finish at the end of the output. Return no bytes and the content of the trailer.
+
+        If the output has no trailer, return the bytes that were held back and None.
+        """
         held, self._held = self._held, b""
         if (found := _TRAILER.fullmatch(held)) is None:
             return held, None

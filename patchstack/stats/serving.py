@@ -191,7 +191,7 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
 
     The window begins when each of the first `at_once` streams has its first token. It ends at the first end of a stream
     that is not replaced by a new stream; in a burst, this is the first end of any stream. A token counts if it arrives
-    after the begin and not after the end.
+    after the start of the window and not after its end.
     """
     if len(streams) < at_once or at_once < 1:
         return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")

@@ -1,5 +1,5 @@
-"""Compute how the tokens that an agent's server processes grow with the steps, and how many it would process with other
-prompts."""
+"""Compute how the number of tokens that a server processes for an agent grows with the steps, and what this number
+would be for other kinds of prompts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def growth(processed: Sequence[int]) -> Growth:
 
 
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the tokens of every step from known pairs (step, tokens). Steps between two known steps are interpolated
-    linearly."""
+    """Return the number of tokens of every step, from known pairs (step, tokens). Between two known steps, the numbers
+    are interpolated linearly."""
     found: list[int] = []
     for (one, tokens), (other, more) in pairwise(steps):
         found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]

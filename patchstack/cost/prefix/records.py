@@ -1,7 +1,7 @@
 """Read the steps of an agent from a log. The log has JSON lines with requests and answers, or comes from llama-server.
 
-A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request`, `response`
-and, in seconds, `started` and `ended`.
+A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request` and
+`response`. Such an object can also have `started` and `ended`, in seconds.
 """
 
 from __future__ import annotations

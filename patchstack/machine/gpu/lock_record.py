@@ -77,8 +77,8 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """The time at which the lock was read, on the machine with the GPU: its boot id, its PID namespace, and its uptime
-    and clock in seconds."""
+    """The machine with the GPU when the lock was read: its boot id, its PID namespace, and its uptime and clock in
+    seconds."""
 
     boot: str
     namespace: str
@@ -129,8 +129,8 @@ def this_process(token: str, purpose: str) -> Owner:
 
 
 def process_here(owner: Owner) -> str | None:
-    """Return /proc/PID/stat of an owner; empty if its process has ended. Return None if the owner belongs to a
-    different machine or PID namespace, or if other processes are not visible."""
+    """Return the text of /proc/PID/stat for an owner; empty if its process has ended. Return None if the owner belongs
+    to a different machine or PID namespace, or if other processes are not visible."""
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None

@@ -232,15 +232,15 @@ def _permitted(container: Container, wanted: Wanted) -> bool:
 
 
 def _called(container: Container) -> str:
-    """Return a container's name for a message. It includes the image if that has a name, or the job if another
-    patchstack process runs it."""
+    """Return a container's name for a message. The job is added if another patchstack process runs the container, else
+    the image if it has a name."""
     if container.job:
         return f"{container.name} (a patchstack job: {container.job})"
     return container.name if container.image.startswith("sha256:") else f"{container.name} ({container.image})"
 
 
 def _cpu(activity: Activity, wanted: Wanted) -> Check:
-    """Check the current CPU load. The one-minute load average is a fallback, because it would still include a build
+    """Check the current CPU load. The one-minute load average is only a fallback, because it still includes a build
     that has just ended."""
     average = f"; load average {activity.load:g}" if activity.load is not None else ""
     busy = activity.busy if activity.busy is not None else activity.load
