@@ -70,7 +70,7 @@ class Model:
         if isinstance(found, tuple):
             whole = [one for one in found if isinstance(one, int) and one >= 0]
             if len(whole) != len(found) or len(found) != layers:
-                raise self.wrong(key, f"{layers} whole numbers of 0 or above, one a layer")
+                raise self.wrong(key, f"{layers} whole numbers of 0 or above, one for each layer")
             return tuple(int(one) for one in whole)
         return (self.number(key, default),) * layers
 

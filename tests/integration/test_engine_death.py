@@ -171,7 +171,9 @@ def test_an_engine_that_ends_a_container_itself_is_not_taken_for_the_job(engine:
         said.extend(data)
         threading.Timer(0.1, kill).start()
 
-    with pytest.raises(EngineLost, match=r"^test was lost after \d s: somebody else ended its container \(exit 137\)"):
+    with pytest.raises(
+        EngineLost, match=r"^test was lost after \d s: another process ended its container \(exit 137\)"
+    ):
         engine.run(shell("echo begun; sleep 60"), output)
 
 

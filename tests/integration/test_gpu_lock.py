@@ -190,7 +190,7 @@ def test_a_machine_that_goes_away_is_noticed_and_releasing_says_so(lock: Directo
     with gpu_lock(ask, "me", places=lock.places, beat=0.1, stale=0.5, tell=told.append) as held:
         away = True
         assert wait_for(lambda: held.lost is not None)
-        with pytest.raises(LockLost, match=r"no sign of life could be written for .* s: no route to host"):
+        with pytest.raises(LockLost, match=r"no heartbeat could be written for .* s: no route to host"):
             held.check()
     assert told[-1] == ("warning: the GPU's lock could not be released: no route to host; others take it after 0 s")
     assert lock.owner.read_text().startswith("patchstack:")

@@ -231,7 +231,7 @@ def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator
         counted = f"{_shown(crossed.prompt_counted)} and {_shown(crossed.tokens_counted)}"
         yield f"somebody else used the server: the client got {sums}, and the server counted {counted}"
     if terms.compared and crossed.agree is None and not terms.no_counters:
-        yield "the server has no counters to check the client by: --metrics of llama-server, or no_counters"
+        yield "the server has no counters to check the client: start llama-server with --metrics, or set no_counters"
 
 
 def _cached(record: ServeRecord, terms: LoadTerms, answered: Sequence[RequestRecord]) -> Iterator[str]:
@@ -269,7 +269,7 @@ def _marks(answered: Sequence[RequestRecord], streams: Sequence[Stream], crossed
 
 def _why_not(crossed: Crossed) -> str:
     if not crossed.server:
-        return "the server has no counters that are known (llama-server: --metrics)"
+        return "the server has no known counters (llama-server needs --metrics)"
     return "the server does not say how many tokens every request had"
 
 

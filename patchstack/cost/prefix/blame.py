@@ -56,13 +56,13 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
     if fewer < 0:
         return "got an image"
     if one.text == other.text:
-        return "has another image"
+        return "has a different image"
     if other.text.startswith(one.text):
         return "was extended"
     if one.text.startswith(other.text):
         return "was cut"
     if one.text.split() == other.text.split():
-        return "has other blanks"
+        return "has different whitespace"
     return "was rewritten"
 
 

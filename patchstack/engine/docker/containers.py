@@ -193,7 +193,7 @@ def _without_trailer(connection: Connection, job: Job, name: str, seconds: float
         )
     if code is None:
         raise _lost(connection, job, seconds, "its output was cut off")
-    raise _lost(connection, job, seconds, f"somebody else ended its container (exit {code}), or the engine stopped")
+    raise _lost(connection, job, seconds, f"another process ended its container (exit {code}), or the engine stopped")
 
 
 def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineLost:

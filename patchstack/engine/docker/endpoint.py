@@ -71,7 +71,7 @@ def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint
     environment = os.environ if environment is None else environment
     config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")
     if spec.startswith("docker:"):
-        return _of_context(spec, spec.removeprefix("docker:"), "named in the engine's name", config)
+        return _of_context(spec, spec.removeprefix("docker:"), "from the engine's name", config)
     if spec == "docker":
         if host := environment.get("DOCKER_HOST"):
             certificates = _of_environment(environment, config)
@@ -80,8 +80,8 @@ def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint
             return _of_context(spec, name, "DOCKER_CONTEXT", config)
         current = _read(config / "config.json").get("currentContext") if (config / "config.json").exists() else None
         if current:
-            return _of_context(spec, str(current), f"current in {config / 'config.json'}", config)
-        return Endpoint(spec=spec, url=_DEFAULT, source="where docker listens by default")
+            return _of_context(spec, str(current), f"the current context in {config / 'config.json'}", config)
+        return Endpoint(spec=spec, url=_DEFAULT, source="docker's default socket")
     if "://" not in spec:
         raise BadEngineAddress(f"{spec!r} does not name an engine", hint=f"an engine is one of: {FORMS}")
     return Endpoint(spec=spec, url=_checked(spec), source="named directly")

@@ -139,7 +139,7 @@ def base_unavailable(words: str) -> str | None:
     if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
         return "its registry cannot be reached"
     if any(sign in low for sign in _UNKNOWN) and ("manifest" in low or "pull" in low or "repository" in low):
-        return "its registry does not have it, or does not give it to you"
+        return "its registry does not have it, or denies access"
     return None
 
 
@@ -196,11 +196,11 @@ def _ssh_unavailable(endpoint: Endpoint, complaint: str, error: BaseException) -
     target = f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname or ""
     port = f" -p {parts.port}" if parts.port else ""
     low = complaint.lower()
-    hint = f"see what this says: ssh{port} {target} docker version"
+    hint = f"check the output of: ssh{port} {target} docker version"
     if "host key verification failed" in low or "host identification has changed" in low:
-        hint = f"connect once by hand and look at the host's key: ssh{port} {target} true"
+        hint = f"connect once by hand and check the host's key: ssh{port} {target} true"
     elif "permission denied (" in low or "too many authentication failures" in low:
-        hint = f"ssh must get in without a question: ssh-copy-id{port} {target}, or start an ssh agent with your key"
+        hint = f"ssh must connect without a password prompt: ssh-copy-id{port} {target}, or use an ssh agent"
     elif "command not found" in low or "docker: not found" in low:
         return EngineUnavailable(
             f"docker is not installed on {target}: {_last(complaint)}",

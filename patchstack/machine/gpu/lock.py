@@ -324,7 +324,7 @@ class Held:
             except (PatchstackError, OSError) as error:
                 silent = time.monotonic() - good
                 if silent > self._stale:
-                    self.lost = f"no sign of life could be written for {silent:.0f} s: {error}"
+                    self.lost = f"no heartbeat could be written for {silent:.0f} s: {error}"
             else:
                 good = time.monotonic()
 
@@ -339,7 +339,7 @@ class Held:
 def _hint(holders: list[Holder]) -> str:
     if any(holder.standing in (Standing.FOREIGN, Standing.UNREADABLE) for holder in holders):
         return "if nobody uses the GPU any more: patchstack gpu unlock --force"
-    return "--wait SECONDS waits for it; patchstack gpu status says who has it"
+    return "wait with --wait SECONDS; 'patchstack gpu status' shows who has it"
 
 
 def _inherited() -> tuple[str, ...]:

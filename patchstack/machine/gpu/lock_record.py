@@ -192,7 +192,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
     if gone := _gone(owner, sign, file, now, stale=stale, unchanged=unchanged):
         return _holder(file, Standing.DEAD, f"{owner.called} had the GPU: {gone}", owner)
     silent = _age(sign, now)
-    note = f"; no sign of life for {silent:.0f} s, but its process exists" if silent and silent > stale else ""
+    note = f"; no heartbeat for {silent:.0f} s, but its process exists" if silent and silent > stale else ""
     return _holder(file, Standing.LIVE, has + note, owner)
 
 
@@ -214,9 +214,9 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)
     if age is None or age < -_TOLERANCE:  # a clock that went back proves nothing, so use our own observation
-        return f"no sign of life while we looked, for {unchanged:.0f} s" if unchanged > stale else None
+        return f"no heartbeat seen by this process, for {unchanged:.0f} s" if unchanged > stale else None
     longest = max(age, unchanged)
-    return f"no sign of life for {longest:.0f} s" if longest > stale else None
+    return f"no heartbeat for {longest:.0f} s" if longest > stale else None
 
 
 def _not_ours(file: File, now: Now, *, stale: float, unchanged: float) -> Holder:
@@ -227,7 +227,7 @@ def _not_ours(file: File, now: Now, *, stale: float, unchanged: float) -> Holder
         return _holder(file, Standing.FOREIGN, words)
     where = f"{_owner_file(file.place)} cannot be understood"
     if file.digest == ODD:
-        return _holder(file, Standing.UNREADABLE, f"{where}: it is not a file, or may not be read")
+        return _holder(file, Standing.UNREADABLE, f"{where}: it is not a file, or cannot be read")
     age = now.epoch - file.modified if file.modified is not None else -1.0
     longest = max(age, unchanged)
     if longest > stale:

@@ -208,7 +208,7 @@ def _throttle(activity: Activity) -> Check:
         return _check("throttle", Verdict.FAIL, f"clocks are reduced ({'; '.join(slowed)}){_after(state)}")
     if not gpus or any(gpu.slowed is None for gpu in gpus):
         return _check("throttle", Verdict.INVALID, f"it is unknown whether clocks are reduced{_after(state)}")
-    return _check("throttle", Verdict.PASS, f"clocks are free{_after(state)}")
+    return _check("throttle", Verdict.PASS, f"clocks are not reduced{_after(state)}")
 
 
 def _containers(activity: Activity, wanted: Wanted, own: str) -> Check:
@@ -220,7 +220,7 @@ def _containers(activity: Activity, wanted: Wanted, own: str) -> Check:
         more = f" and {len(strange) - 4} more" if len(strange) > 4 else ""
         verb = "runs" if len(strange) == 1 else "run"
         return _check("containers", Verdict.FAIL, f"{_count(len(strange), 'other container')} {verb}: {words}{more}")
-    return _check("containers", Verdict.PASS, "none but ours" if activity.containers else "none")
+    return _check("containers", Verdict.PASS, "only patchstack's own" if activity.containers else "none")
 
 
 def _ours(container: Container, own: str) -> bool:
@@ -260,7 +260,7 @@ def _lock(holders: tuple[Holder, ...]) -> Check:
     if unclear:
         return _check("lock", Verdict.INVALID, "; ".join(holder.words for holder in unclear))
     if not holders:
-        return _check("lock", Verdict.INVALID, "there is no place for a lock")
+        return _check("lock", Verdict.INVALID, "no directory is given for the lock")
     return _check("lock", Verdict.PASS, "; ".join(holder.words for holder in holders))
 
 

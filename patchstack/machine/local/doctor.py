@@ -238,7 +238,7 @@ def _nvcc(facts: Facts) -> Check:
         return Check(
             group="host", name="nvcc", state=State.OPTIONAL, found=found, use=use, get=_CUDA, details=_details(tool)
         )
-    found = f"{_told(tool)}; knows sm_121"
+    found = f"{_told(tool)}; supports sm_121"
     return Check(group="host", name="nvcc", state=State.OK, found=found, use=use, details=_details(tool))
 
 

@@ -131,7 +131,11 @@ def test_not_worse_is_met_by_no_difference_and_not_by_a_loss() -> None:
     rule = Rule(demand=Demand.NOT_WORSE)
     row = replace(ROW, guard_margin=0.01)
     even = judged(pairs(48, noise=0.002, decode=0), row, rule=rule)
-    assert (even.outcome, even.demand_met, even.reason) == (Outcome.NO_DIFFERENCE, True, "every row is shown not worse")
+    assert (even.outcome, even.demand_met, even.reason) == (
+        Outcome.NO_DIFFERENCE,
+        True,
+        "every row is shown not worse",
+    )
     assert judged(pairs(48, decode=-4), row, rule=rule).demand_met is False
     assert judged(pairs(4, decode=0), row, rule=rule).demand_met is False
 

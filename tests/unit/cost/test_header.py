@@ -183,7 +183,7 @@ def test_a_key_of_another_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"qwen35moe\.block_count is 'forty', not a whole number"):
         read_layout(read_model(path))
     path = write_shape(tmp_path / "model.gguf", keys | {"qwen35moe.attention.head_count": [2] * 7}, shapes)
-    with pytest.raises(UsageError, match=r"41 whole numbers of 0 or above, one a layer"):
+    with pytest.raises(UsageError, match=r"41 whole numbers of 0 or above, one for each layer"):
         read_layout(read_model(path))
 
 

@@ -85,7 +85,7 @@ def test_one_failed_request_of_three_hundred_is_one_too_many() -> None:
 def test_a_run_without_counters_is_taken_only_if_that_is_allowed() -> None:
     counters = CounterRecord(server="", before={}, after={}, settled_seconds=0.0)
     record = msgspec.structs.replace(a_record(a_request(0), a_request(1)), counters=counters)
-    refused = "the server has no counters to check the client by: --metrics of llama-server, or no_counters"
+    refused = "the server has no counters to check the client: start llama-server with --metrics, or set no_counters"
     assert read("itl_p50", record) == refused
     assert read("itl_p50", record, "no_counters=true") == {"itl_p50": 10.0}
 

@@ -24,7 +24,7 @@ BEFORE = said("be brief", "one", "1", "two")
         (said("be brief", "on", "1", "two", "2", "three"), 1, "user", "was cut"),
         (said("be long", "one", "1", "two", "2", "three"), 0, "system", "was rewritten"),
         (said("be brief", "one", "1 ", "two", "2", "three"), 2, "assistant", "was extended"),
-        (said("be  brief", "one", "1", "two"), 0, "system", "has other blanks"),
+        (said("be  brief", "one", "1", "two"), 0, "system", "has different whitespace"),
         (said("be brief"), 1, "user", "and all after it removed"),
         ([BEFORE[0], *BEFORE[2:], Message(role="assistant", text="2")], 1, "user", "removed"),
         ([BEFORE[0], BEFORE[3]], 1, "user", "and 1 after it removed"),
@@ -69,4 +69,4 @@ def test_interleaved_conversations_are_told_apart() -> None:
 def test_an_image_that_was_exchanged_for_another_is_named() -> None:
     before = [Message(role="user", text="look", images=("a",)), Message(role="assistant", text="yes")]
     now = [Message(role="user", text="look", images=("b",)), Message(role="assistant", text="yes")]
-    assert blame(before, now) == Blame(message=0, role="user", change="has another image")
+    assert blame(before, now) == Blame(message=0, role="user", change="has a different image")

@@ -94,7 +94,7 @@ def test_contexts_are_those_of_the_docker_program(tmp_path: Path, monkeypatch: p
     assert resolve("docker:default", environment).url == "unix:///var/run/docker.sock"
     assert resolve("docker", environment).url == "unix:///var/run/docker.sock"
     (config / "config.json").write_text('{"currentContext": "lab"}')
-    assert resolve("docker", environment).source == f"docker context lab, current in {config}/config.json"
+    assert resolve("docker", environment).source == f"docker context lab, the current context in {config}/config.json"
     assert resolve("docker", {**environment, "DOCKER_HOST": "tcp://x:1"}).url == "tcp://x:1"  # it overrides contexts
 
 
@@ -117,7 +117,7 @@ def test_an_unknown_context_gives_those_there_are_and_the_nearest(tmp_path: Path
     make_context(tmp_path, "spark", "ssh://me@spark")
     with pytest.raises(UsageError) as refused:
         resolve("docker:sparc", {"HOME": "/", "DOCKER_CONFIG": str(tmp_path)})
-    assert refused.value.message == "docker context 'sparc' does not exist (named in the engine's name)"
+    assert refused.value.message == "docker context 'sparc' does not exist (from the engine's name)"
     assert str(refused.value.hint).startswith("perhaps you meant spark; there are: default, spark; ")
 
 

@@ -190,11 +190,11 @@ def test_what_an_engine_refuses_is_said_in_words(
         ),
         (
             "pull access denied for x, repository does not exist",
-            "its registry does not have it, or does not give it to you",
+            "its registry does not have it, or denies access",
         ),
         (
             "manifest for debian:nope not found: manifest unknown",
-            "its registry does not have it, or does not give it to you",
+            "its registry does not have it, or denies access",
         ),
         ("The command '/bin/sh -c apt-get update' returned a non-zero code: 100", None),
         ("executor failed running [/bin/sh -c nvcc]: exit code: 127: not found", None),

@@ -47,11 +47,11 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
     [
         (a_file(OWNER, at()), NOW, 0.0, Standing.LIVE, "laptop pid"),
         (a_file(OWNER, at()), NOW, 0.0, Standing.LIVE, "(gate) has the GPU for 8 min"),
-        (a_file(OWNER, at(370.0)), NOW, 0.0, Standing.DEAD, "no sign of life for 130 s"),
-        (a_file(OWNER, at()), NOW, 200.0, Standing.DEAD, "no sign of life for 200 s"),
+        (a_file(OWNER, at(370.0)), NOW, 0.0, Standing.DEAD, "no heartbeat for 130 s"),
+        (a_file(OWNER, at()), NOW, 200.0, Standing.DEAD, "no heartbeat for 200 s"),
         # The clock jumped by a day, but the uptime did not.
         (a_file(OWNER, at(490.0, 1490.0)), replace(NOW, epoch=90000.0), 0.0, Standing.LIVE, "has the GPU"),
-        (a_file(OWNER, at(370.0, 90000.0)), NOW, 0.0, Standing.DEAD, "no sign of life for 130 s"),
+        (a_file(OWNER, at(370.0, 90000.0)), NOW, 0.0, Standing.DEAD, "no heartbeat for 130 s"),
         # A machine without uptime has only its clock; a heartbeat from the future is observed for some time.
         (a_file(OWNER, at(None, 1490.0)), replace(NOW, uptime=None), 0.0, Standing.LIVE, "has the GPU"),
         (a_file(OWNER, at(None, 1300.0)), replace(NOW, uptime=None), 0.0, Standing.DEAD, "for 200 s"),
@@ -64,11 +64,11 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
             "while we looked, for 130 s",
         ),
         (a_file(OWNER, at(900.0)), NOW, 0.0, Standing.LIVE, "has the GPU"),
-        (a_file(OWNER, at(900.0)), NOW, 130.0, Standing.DEAD, "no sign of life while we looked"),
+        (a_file(OWNER, at(900.0)), NOW, 130.0, Standing.DEAD, "no heartbeat seen by this process"),
         (a_file(OWNER, at(boot="before")), NOW, 0.0, Standing.DEAD, "the machine was restarted since then"),
         # The owner's process is on the machine itself, and can be inspected.
         (a_file(THERE, at(), STAT), NOW, 0.0, Standing.LIVE, "has the GPU"),
-        (a_file(THERE, at(10.0), STAT), NOW, 0.0, Standing.LIVE, "no sign of life for 490 s, but its process exists"),
+        (a_file(THERE, at(10.0), STAT), NOW, 0.0, Standing.LIVE, "no heartbeat for 490 s, but its process exists"),
         (a_file(THERE, at(), ""), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), STAT.replace("777", "778")), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), STAT.replace(" S ", " Z ")), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),

@@ -100,14 +100,14 @@ def test_a_calm_machine_passes_every_check() -> None:
             replace(CALM, gpus=(replace(IDLE, temperature=95.0, slowed=("hardware thermal slowdown",)),)),
         ),
         (
-            *("throttle", "PASS", "clocks are free; 36 °C; 3.5 W (at its power cap)"),
+            *("throttle", "PASS", "clocks are not reduced; 36 °C; 3.5 W (at its power cap)"),
             replace(CALM, gpus=(replace(IDLE, capped=True),)),
         ),
         (
             *("throttle", "INVALID", "it is unknown whether clocks are reduced; 36 °C; 3.5 W"),
             replace(CALM, gpus=(replace(IDLE, slowed=None),)),
         ),
-        ("containers", "PASS", "none but ours", replace(CALM, containers=(OURS,))),
+        ("containers", "PASS", "only patchstack's own", replace(CALM, containers=(OURS,))),
         (
             *("containers", "FAIL", "1 other container runs: patchstack-1 (a patchstack job: gate)"),
             replace(CALM, containers=(replace(OURS, owner="you:1:2"),)),

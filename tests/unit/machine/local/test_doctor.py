@@ -62,7 +62,7 @@ ALL = Facts(
     ),
     engines=(EngineReply(spec="docker", about=DOCKER), EngineReply(spec="host", about=HOST)),
     contexts=("default", "spark"),
-    current="unix:///x (where docker listens by default)",
+    current="unix:///x (docker's default socket)",
     contexts_problem="",
     buildx="v0.17.1",
     podman_socket="/run/podman/podman.sock",
@@ -110,7 +110,7 @@ def test_a_machine_that_has_it_all_needs_nothing() -> None:
     ]
     assert check(ALL, "docker").found == "docker 28.1 at unix:///x: linux/amd64, 16 CPUs, 128.0 GiB, 40.0 GiB free"
     assert check(ALL, "host").found == "Linux 6.1 at lab: linux/amd64, 1 CPU, 8.0 GiB"
-    assert check(ALL, "nvcc").found == "13.0.88 (/usr/bin/nvcc, by CUDACXX); knows sm_121"
+    assert check(ALL, "nvcc").found == "13.0.88 (/usr/bin/nvcc, by CUDACXX); supports sm_121"
     assert check(ALL, "gpu 0").found == "NVIDIA GB10, compute capability 12.1, driver 580.95, [N/A]"
 
 
