@@ -57,7 +57,7 @@ class Signature:
 
 def sign(decision: Decision, directory: Path, key: Path) -> Path:
     """Sign a decision, and return the file of the signature. `key` is a private key file, or a public key file whose
-    private key an agent has.
+    private key is in ssh-agent.
 
     Raises `UsageError` for a decision of format 1 and for a key that cannot sign. Raises `MissingError` if ssh-keygen
     is not installed.

@@ -175,7 +175,7 @@ class Workspace:
 
 def located(repository: str, root: Path) -> str:
     """Return a repository as a URL or path that git can use. A URL is unchanged. A path is resolved from the directory
-    of the workspace. A result without a slash gets the prefix `./`, so that git does not take it for a name."""
+    of the workspace. A result without a slash gets the prefix `./`, so that git reads it as a path."""
     if is_url(repository):
         return repository
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _BLOCK = 40  # the maximum number of lines to show
-_CONTEXT = 16  # the maximum number of them before the error
+_CONTEXT = 16  # the maximum number of these lines before the error
 _WIDTH = 2000  # the maximum number of characters of a line
 
 

@@ -184,7 +184,7 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
     kind = _kind(found, job, places)
     message = found.message
     if found.style is Style.CMAKE and kind in _TELLING:
-        # CMake quotes the message of a tool. The line of the tool is the most informative line.
+        # If CMake quotes the message of a tool, the tool's line is the most informative line.
         said = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
         message = message if said.endswith(":") else said  # the message follows on the next lines
     sites = found.sites

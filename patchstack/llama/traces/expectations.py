@@ -3,7 +3,7 @@ the log.
 
     [trace=NAME] key=value … [>= N]
 
-This counts the records that have these values. A value may contain `*`. A type may be a name or a number. The
+An expectation counts the records that have these values. A value may contain `*`. A type may be a name or a number. The
 comparison may also be `<=`, `==`, `>` or `<`; the default is `>= 1`. A limited trace has only the first records, so
 their count is a lower bound. For a single route, the count comes from the summary, which includes all calls.
 """
