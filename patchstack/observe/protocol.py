@@ -75,9 +75,9 @@ class Beside:
     `files` are the files in its directory; in them, `{address}` is replaced by the server's `HOST:PORT`. `args` are the
     arguments of the interpreter; in them, `{here}` is replaced by the directory. `env` is not part of the key and may
     contain secrets. `brings` are the files that the client leaves. `image` is for containers and must have Python; if
-    it is None, an image is searched (see `client_image`). `flags` tell the server where to listen; in them, `{port}` is
-    replaced by the port. With `stoppable`, Ctrl-C ends the client, which can still write its results; otherwise Ctrl-C
-    is raised. If the server ends first, the client has `grace` seconds to notice.
+    it is None, `client_image` finds one. `flags` tell the server where to listen; in them, `{port}` is replaced by the
+    port. With `stoppable`, Ctrl-C ends the client, which can still write its results; otherwise Ctrl-C is raised. If
+    the server ends first, the client has `grace` seconds to notice.
     """
 
     what: str

@@ -240,7 +240,7 @@ class _Run:
         self._requests, self._most, self._plan = requests, most, plan
         self._door = door
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
-        self._waiting: list[_Row] = []  # due, but the limit of requests in flight is reached
+        self._waiting: list[_Row] = []  # due, but over the cap
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
