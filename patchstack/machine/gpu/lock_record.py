@@ -214,7 +214,7 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)
     if age is None or age < -_TOLERANCE:  # a clock that went back proves nothing, so use our own observation
-        return f"no heartbeat seen by this process, for {unchanged:.0f} s" if unchanged > stale else None
+        return f"this process saw no heartbeat for {unchanged:.0f} s" if unchanged > stale else None
     longest = max(age, unchanged)
     return f"no heartbeat for {longest:.0f} s" if longest > stale else None
 

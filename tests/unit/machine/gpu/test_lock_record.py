@@ -61,10 +61,10 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
             replace(NOW, uptime=None),
             130.0,
             Standing.DEAD,
-            "while we looked, for 130 s",
+            "saw no heartbeat for 130 s",
         ),
         (a_file(OWNER, at(900.0)), NOW, 0.0, Standing.LIVE, "has the GPU"),
-        (a_file(OWNER, at(900.0)), NOW, 130.0, Standing.DEAD, "no heartbeat seen by this process"),
+        (a_file(OWNER, at(900.0)), NOW, 130.0, Standing.DEAD, "this process saw no heartbeat"),
         (a_file(OWNER, at(boot="before")), NOW, 0.0, Standing.DEAD, "the machine was restarted since then"),
         # The owner's process is on the machine itself, and can be inspected.
         (a_file(THERE, at(), STAT), NOW, 0.0, Standing.LIVE, "has the GPU"),
