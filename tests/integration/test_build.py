@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Places
+from tests.support import compiler_cache
 from tests.support.builders import executable
 from tests.support.toy import (
     CMAKE,
@@ -209,6 +211,20 @@ def test_ccache_is_kept_from_one_build_to_the_next(toy: Toy) -> None:
     assert first["ccache"] == {"hits": 0, "misses": 1}
     again = toy.build("--json", "--again", check=True).document
     assert again["ccache"] == {"hits": 1, "misses": 0}
+
+
+def test_the_cache_that_outlives_a_run_gives_the_objects_that_compiling_gives(tmp_path: Path, places: Places) -> None:
+    need_host_tools()
+    need_ccache()
+    place = tmp_path / "kept"
+    found = []
+    for directory, cache in (("a", places.cache), ("longer", tmp_path / "other-cache")):
+        compiler_cache.warm(cache, place)
+        (tmp_path / directory).mkdir()
+        toy = a_toy(tmp_path / directory, "host")
+        found.append(toy.build("--json", check=True, PATCHSTACK_CACHE=str(cache)).document)
+    assert [one["ccache"] for one in found] == [{"hits": 0, "misses": 1}, {"hits": 1, "misses": 0}]
+    assert found[0]["binaries"] == found[1]["binaries"], "their digests"
 
 
 def test_a_stored_binary_that_was_changed_is_not_trusted(toy: Toy) -> None:

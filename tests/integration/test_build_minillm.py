@@ -14,12 +14,15 @@ import pytest
 from patchstack.builds.proofs.device import find_cuobjdump
 from patchstack.demo.build import build_demo
 from patchstack.machine.local.toolchain import find_nvcc, toolkit_root
+from tests.conftest import Places
+from tests.support import compiler_cache
 from tests.support.checkout import ROOT
 from tests.support.toy import IMAGE, need_docker, need_host_tools
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Path:
+def demo(tmp_path: Path, places: Places) -> Path:
+    compiler_cache.warm(places.cache)
     return build_demo(tmp_path / "demo").root
 
 

@@ -17,6 +17,8 @@ from patchstack.cli.main import app
 from patchstack.demo.build import Demo, _break, build_demo
 from patchstack.demo.model import model_file
 from patchstack.errors import UsageError
+from tests.conftest import Places
+from tests.support import compiler_cache
 from tests.support.builders import run_git
 from tests.support.minillm import QUICK
 from tests.support.toy import need_host_tools
@@ -103,9 +105,10 @@ def test_a_demo_that_does_not_go_as_told_says_what_did_not(
 
 
 def test_the_whole_demo_accepts_rejects_and_leaves_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     need_host_tools()
+    compiler_cache.warm(places.cache)
     assert demo("tour", monkeypatch=monkeypatch) == 0
     printed = capsys.readouterr()
     screens = {one.split("\n", 1)[0]: one for one in printed.out.split("\n$ ")}
@@ -185,7 +188,12 @@ def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> Non
     demo = build_demo(tmp_path / "demo")
     run_git("switch", "-q", "--detach", PIN, cwd=demo.root / "upstream")
     run_git("switch", "-q", "paged", cwd=demo.root / "fork")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "LC_ALL": "C",
+        **compiler_cache.variables(),
+    }
 
     def run(*args: str | Path, **extra: str) -> str:
         return subprocess.run(
@@ -195,7 +203,7 @@ def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> Non
     said = {}
     for name in ("upstream", "fork"):
         build = tmp_path / f"build-{name}"
-        run("cmake", "-S", demo.root / name, "-B", build, *QUICK)
+        run("cmake", "-S", demo.root / name, "-B", build, *QUICK, *compiler_cache.cmake_options())
         run("cmake", "--build", build, "-j2")
         run("ctest", "--test-dir", build, "--output-on-failure")
         program = next(path for path in build.rglob("minillm-completion") if path.is_file())

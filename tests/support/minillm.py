@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import compiler_cache
 from tests.support.checkout import ROOT
 from tests.support.once import made_once
 
@@ -96,11 +97,13 @@ def built_upstream(factory: pytest.TempPathFactory) -> Path:
     def make(place: Path) -> None:
         targets = ("minillm-llama", "minillm-make-model", "minillm-completion")
         options = ("-DMINILLM_FATAL_WARNINGS=ON", "-DMINILLM_BUILD_COMMIT=0123abcd", *QUICK)
+        options += compiler_cache.cmake_options()
+        environment = {**os.environ, **compiler_cache.variables()}
         for command in (
             ("cmake", "-S", str(UPSTREAM), "-B", str(place), *options),
             ("cmake", "--build", str(place), "-j2", "--target", *targets),
         ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
 
     return made_once(factory, "minillm", make)
