@@ -140,4 +140,6 @@ def main() -> None:
     # Handle a kill like Ctrl-C: end our programs first, then remove temporary files.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
-    sys.exit(guarded(app))
+    code = guarded(app)
+    gc.freeze()  # at the end Python would search all objects for cycles, several times
+    sys.exit(code)

@@ -41,6 +41,15 @@ def test_verify_reads_a_series_without_libgit2() -> None:
     assert "pygit2" not in imported("import patchstack.cli.verify, patchstack.series.verify.verify")
 
 
+def test_the_end_of_a_command_searches_no_objects_for_cycles() -> None:
+    code = (
+        "import atexit, gc, sys\natexit.register(lambda: print(gc.get_freeze_count() > 10_000))\n"
+        "from patchstack.cli.main import main\nsys.argv[1:] = ['--version']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[1:] == ["True"]
+
+
 def test_a_command_line_waits_for_its_own_command_alone() -> None:
     loaded = "print(*sorted(name for name in sys.modules if name in targets))"
     code = (
