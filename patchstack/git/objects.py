@@ -173,6 +173,14 @@ class Objects:
         """Return kind and content of an object, None if it is missing. Fetches nothing."""
         return self.made.get(oid) or self._stored(oid)
 
+    def read_ahead(self, oids: Iterable[str]) -> None:
+        """Prepare the reading of objects that are needed soon, best in this order. Changes no result, and fetches
+        nothing."""
+        known = self._remembered or {}
+        ids = [oid for oid in oids if oid not in self.made and oid not in known and FULL_ID.match(oid)]
+        if self._odb is not None and ids:
+            self._odb.read_ahead(ids)
+
     def remember(self) -> None:
         """Cache objects that are read from now on, up to a limit, for callers that read the same contents again."""
         self._remembered = {}

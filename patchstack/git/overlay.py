@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from patchstack.errors import MissingError
 from patchstack.git.objects import EMPTY_TREE, Objects
 
 DIRECTORY = 0o040000
@@ -14,6 +15,8 @@ SUBMODULE = 0o160000
 
 Entry = tuple[int, str]
 """Mode and object id of a path."""
+
+_NOTHING: Entry = (0, "")
 
 
 class _Node:
@@ -115,6 +118,29 @@ class TreeOverlay:
             node.oid = None
             if depth == len(nodes) - 1 or not node.children[name].entries:
                 node.drop(name)
+
+    def read_ahead(self, paths: Iterable[bytes]) -> None:
+        """Prepare the reading of the files at these paths: read their directories, one level at a time, and ask for the
+        files. Changes no result: an error is left to the code that needs the object."""
+        files: list[str] = []
+        level = [(self._root, path.split(b"/")) for path in paths]
+        depth = 0
+        while level:
+            below = []
+            for node, parts in level:
+                mode, oid = node.entries.get(parts[depth], _NOTHING)
+                if depth < len(parts) - 1:
+                    if mode == DIRECTORY:
+                        below.append((node, parts, oid))
+                elif mode in (FILE, EXECUTABLE):
+                    files.append(oid)
+            self.objects.read_ahead(oid for node, parts, oid in below if parts[depth] not in node.children)
+            try:
+                level = [(self._child(node, parts[depth]), parts) for node, parts, _ in below]
+            except MissingError:
+                return
+            depth += 1
+        self.objects.read_ahead(files)
 
     def write(self) -> str:
         """Write the tree objects in memory and return the id of the tree."""

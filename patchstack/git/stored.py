@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +17,8 @@ from patchstack.process import Child
 
 _AT_ONCE = 256  # ids in one question: all its answers must fit into a pipe, which has at least 16 KiB
 _NOTHING = "f" * 40  # not zeros: git answers those without reading
+_AHEAD = 64  # ids that wait for their answers: they must fit into a pipe, which may have only 4 KiB
+_EARLY = 16 * 1024 * 1024  # bytes of answers that were read before they were needed
 
 
 class Damaged(Exception):
@@ -45,6 +47,11 @@ class StoredObjects:
         """Return kind and content of an object, None if it is not stored. Raises `Damaged`."""
         return self._contents.ask(oid)
 
+    def read_ahead(self, oids: Iterable[str]) -> None:
+        """Ask git for objects that `read` will soon be called for, best in this order, and do not wait for the answers.
+        It changes no result. Beyond a limit, objects are ignored."""
+        self._contents.ask_ahead(oids)
+
     def missing(self, oids: Sequence[str]) -> list[str]:
         """Return the objects that are not stored, in order. Contents are not read, so a damaged object counts as
         stored."""
@@ -61,19 +68,27 @@ class _Batch:
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
         """Return kind and content of an object, None if git does not have it. Raises `Damaged`."""
-        if self._git is None:
-            self._git = _Running(self._option, self._directories)
+        running = self._running()
         try:
-            return self._git.ask(oid)
+            return running.ask(oid)
         except Damaged:
             self.end()  # git has ended, or its next output would not be an answer
-            raise
+            if not running.asked_ahead:
+                raise
+        return self.ask(oid)  # the damaged object may be one that was asked for ahead
+
+    def ask_ahead(self, oids: Iterable[str]) -> None:
+        """Ask for objects without waiting for the answers."""
+        self._running().ask_ahead(oids)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
         """Return those of at most `_AT_ONCE` objects that git does not have."""
+        return self._running().missing(oids)
+
+    def _running(self) -> _Running:
         if self._git is None:
             self._git = _Running(self._option, self._directories)
-        return self._git.missing(oids)
+        return self._git
 
     def end(self) -> None:
         """End git. The next question starts it again."""
@@ -96,6 +111,10 @@ class _Running:
             raise
         self._write, self._read, self._complaints = child.stdin, child.stdout, complaints
         self._before = 0
+        self.asked_ahead = False
+        self._ahead: dict[str, None] = {}  # objects whose answers are still to be read, in order
+        self._early: dict[str, tuple[str, bytes]] = {}
+        self._room = _EARLY
         self.end = weakref.finalize(self, _end, child, complaints, self._scratch)
         self._ask(_NOTHING)  # git answers only after it has read the list of directories and reported problems with it
 
@@ -113,10 +132,39 @@ class _Running:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
 
-    def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object, None if git does not have it. Raises `Damaged`."""
+    def ask_ahead(self, oids: Iterable[str]) -> None:
+        """Ask for objects without reading the answers."""
         self._begin()
+        new = [oid for oid in dict.fromkeys(oids) if oid not in self._ahead and oid not in self._early]
+        new = new[: _AHEAD - len(self._ahead)]
+        if new:
+            self.asked_ahead = True
+            self._ahead.update(dict.fromkeys(new))
+            self._ask("\n".join(new))
+
+    def ask(self, oid: str) -> tuple[str, bytes] | None:
+        """Return kind and content of an object, None if git does not have it. Raises `Damaged`, also for an object that
+        was asked for before this one."""
+        early = self._early.pop(oid, None)
+        if early is not None:
+            self._room += len(early[1])
+            return early
+        self._begin()
+        while self._ahead:
+            first = next(iter(self._ahead))
+            del self._ahead[first]
+            found = self._answer()
+            if found is None:
+                continue  # it may be fetched before it is needed, so ask again then
+            if first == oid:
+                return found
+            if len(found[1]) <= self._room:
+                self._early[first] = found
+                self._room -= len(found[1])
         self._ask(oid)
+        return self._answer()
+
+    def _answer(self) -> tuple[str, bytes] | None:
         head = self._read.readline()
         if head.endswith(b" missing\n"):
             if self._complained() > self._before:

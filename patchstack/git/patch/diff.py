@@ -7,6 +7,7 @@ compared with git's.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from patchstack.git.overlay import EXECUTABLE, FILE
@@ -112,9 +113,23 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
 _LONGEST_NAMES = 8 * 4096
 _MOST_READ = 4 << 20
 _MOST_GUESSES = 20_000
+_OLD = b"\n--- a/"
 _NAMING = re.compile(rb"^(?:diff --git|---|\+\+\+|rename (?:from|to|old|new)|copy (?:from|to)) (.+)$", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+def old_names(data: bytes) -> Iterator[bytes]:
+    """Yield the names of the files whose contents a patch in git's form changes. A quick look: a removed line may be
+    taken for a name, and unusual names are left out."""
+    at = data.find(_OLD)
+    while at >= 0:
+        at += len(_OLD)
+        end = data.find(b"\n", at)
+        if end < 0:
+            return
+        yield data[at:end]
+        at = data.find(_OLD, end)
 
 
 def named_paths(data: bytes) -> set[bytes]:

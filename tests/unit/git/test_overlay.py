@@ -6,14 +6,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from patchstack.git.objects import EMPTY_TREE, Objects
+from patchstack.git.objects import EMPTY_TREE, MissingObject, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, SYMLINK, TreeOverlay
 from tests.support.oracle import hermetic_environment
 
@@ -165,3 +165,36 @@ def test_putting_what_is_there_already_changes_nothing(store: Store) -> None:
     overlay = TreeOverlay(store.objects(), tree)
     overlay.put(b"a/b", FILE, store.blobs[0])
     assert overlay.write() == tree
+
+
+def test_reading_ahead_asks_for_directories_and_files_together_and_changes_nothing(store: Store) -> None:
+    files: Files = {
+        **{f"{name}/below/{name}": (FILE, store.blobs[number]) for number, name in enumerate("abcd")},
+        "link": (SYMLINK, store.blobs[0]),
+    }
+    tree = store.tree(files)
+    named = [path.encode() for path in files]
+    odd = [b"a", b"a/below", b"a/below/a/x", b"x/y", b"link/x", b"", b"/", b"a//b", b"a/below/"]
+    objects, asked = store.objects(), list[list[str]]()
+    overlay, ask = TreeOverlay(objects, tree), objects.read_ahead
+
+    def noted(oids: Iterable[str]) -> None:
+        asked.append(list(oids))
+        ask(asked[-1])
+
+    objects.read_ahead = noted  # type: ignore[method-assign]
+    overlay.read_ahead([*named, *odd])
+    assert [len(set(oids)) for oids in asked] == [4, 4, 0, 4]
+    assert asked[-1] == store.blobs
+    assert overlay.write() == tree
+    assert dict(overlay.files()) == {path.encode(): entry for path, entry in files.items()}
+    assert [objects.blob(oid) for oid in store.blobs] == [b"0\n", b"1\n", b"2\n", b"3\n"]
+
+
+def test_a_directory_that_is_missing_is_told_when_it_is_needed_not_when_it_is_read_ahead() -> None:
+    objects = Objects()
+    tree = objects.add("tree", b"40000 a\0" + b"\1" * 20)
+    overlay = TreeOverlay(objects, tree)
+    overlay.read_ahead([b"a/b"])
+    with pytest.raises(MissingObject, match="01" * 20):
+        overlay.entry(b"a/b")

@@ -163,6 +163,75 @@ def test_a_git_that_was_killed_is_told_and_started_again(tmp_path: Path) -> None
     assert objects.read(blob) == ("blob", b"one\n")
 
 
+def some_files(tmp_path: Path, count: int, size: int = 1) -> tuple[RepoBuilder, dict[str, bytes]]:
+    """A repository with that many files, and their contents by id."""
+    repo = RepoBuilder(tmp_path / "many")
+    contents = {f"{number:03d}": f"{number}\n" * size for number in range(count)}
+    commit = repo.commit("Begin", contents)
+    return repo, {repo.blob(commit, name): content.encode() for name, content in contents.items()}
+
+
+@pytest.mark.parametrize("size", [1, 40_000])
+def test_contents_that_were_asked_for_ahead_are_read_in_any_order(tmp_path: Path, size: int) -> None:
+    repo, contents = some_files(tmp_path, 90, size)
+    oids = list(contents)
+    objects = stored(repo)
+    for order in (oids, oids[::-1], oids[40:] + oids[:40], [oid for oid in oids for _ in range(2)]):
+        objects.read_ahead(oids)
+        assert [objects.read(oid) for oid in order] == [("blob", contents[oid]) for oid in order]
+    objects.read_ahead(oids[:50])
+    assert objects.read(repo.head()) is not None
+    objects.read_ahead(iter(oids[20:]))
+    assert objects.read(oids[60]) == ("blob", contents[oids[60]])
+    assert objects.read(oids[10]) == ("blob", contents[oids[10]])
+
+
+def test_reading_ahead_asks_git_once_for_many(tmp_path: Path) -> None:
+    repo, contents = some_files(tmp_path, 30)
+    objects = stored(repo)
+    objects.read_ahead(contents)
+    (child,) = children()
+    os.kill(child, signal.SIGSTOP)
+    try:
+        objects.read_ahead(contents)  # waits for nothing
+    finally:
+        os.kill(child, signal.SIGCONT)
+    assert [objects.read(oid) for oid in contents] == [("blob", content) for content in contents.values()]
+
+
+def test_an_object_that_is_written_after_it_was_asked_for_ahead_is_found(tmp_path: Path) -> None:
+    repo, blob = a_repo(tmp_path)
+    later = object_id("blob", b"later\n")
+    objects = stored(repo)
+    objects.read_ahead([blob, later])
+    assert objects.read(blob) == ("blob", b"one\n")
+    objects.read_ahead([later, blob])
+    assert objects.read(blob) == ("blob", b"one\n")
+    assert repo.blob(repo.commit("More", {"b.c": "later\n"}), "b.c") == later
+    assert objects.read(later) == ("blob", b"later\n")
+    assert objects.read(ABSENT) is None
+
+
+@pytest.mark.parametrize("damage", ["head", "body"])
+def test_a_damaged_object_that_was_asked_for_ahead_is_told_only_when_it_is_read(tmp_path: Path, damage: str) -> None:
+    repo, contents = some_files(tmp_path, 9, 9_000)
+    oids = list(contents)
+    file = repo.path / ".git" / "objects" / oids[4][:2] / oids[4][2:]
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(b"\0\0\0" + data[3:] if damage == "head" else data[: len(data) // 2])
+    for order in (oids[:4] + oids[5:], oids[::-1][:4], [ABSENT, *oids[5:]]):
+        objects = stored(repo)
+        objects.read_ahead(oids)
+        assert [objects.read(oid) for oid in order] == [
+            None if oid == ABSENT else ("blob", contents[oid]) for oid in order
+        ]
+        objects.read_ahead(oids)
+        with pytest.raises(Damaged):
+            objects.read(oids[4])
+        assert objects.read(oids[5]) == ("blob", contents[oids[5]])
+
+
 def test_nothing_of_a_partial_clone_is_fetched(tmp_path: Path) -> None:
     repo, blob = a_repo(tmp_path)
     repo.git("config", "uploadpack.allowFilter", "true")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from patchstack.git.patch.diff import named_paths
+from patchstack.git.patch.diff import named_paths, old_names
 from tests.support.builders import Changes, RepoBuilder, executable, numbered
 
 FILES: Changes = {
@@ -48,6 +48,26 @@ def test_every_path_that_git_names_in_a_diff_is_found(
     diff = repo.diff(before, repo.commit("After", changes), *options)
     assert {path.encode() for path in paths} <= named_paths(diff)
     assert {path.encode() for path in paths} <= named_paths(b"From x\nSubject: [PATCH] y\n\n" + diff + b"-- \n2.39.5\n")
+
+
+def test_the_files_whose_contents_change_are_named_in_order(tmp_path: Path) -> None:
+    repo = RepoBuilder(tmp_path / "repo")
+    before = repo.commit("Before", FILES)
+    changes: Changes = {
+        "src/a.cpp": numbered(30, {7: "seven"}),
+        "with space.txt": None,
+        "run.sh": executable("#!/bin/sh\n"),
+        "new": "x\n",
+    }
+    diff = repo.diff(before, repo.commit("After", changes))
+    assert list(old_names(b"Subject: x\n---\n\n" + diff)) == [b"src/a.cpp", b"with space.txt\t"]
+
+
+@given(st.binary(max_size=40), st.lists(st.sampled_from([b"\n", b"--- a/", b"x", b"\n--- a/"]), max_size=9))
+def test_any_bytes_are_looked_through_for_names(noise: bytes, pieces: list[bytes]) -> None:
+    data = b"".join(pieces) + noise
+    lines = data.split(b"\n")[1:-1]
+    assert list(old_names(data)) == [line[6:] for line in lines if line.startswith(b"--- a/")]
 
 
 def test_a_traditional_diff_names_its_paths_too() -> None:
