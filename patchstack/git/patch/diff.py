@@ -69,8 +69,11 @@ HUNK_HEADER = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}
 _SCORE = re.compile(rb"(?:dis)?similarity index \d{1,3}%\Z")
 _NAME = re.compile(rb"[!-~]+\Z")
 _KEY = re.compile(rb"index |--- |\+\+\+ |old mode |new mode |new file mode |deleted file mode |rename from |rename to ")
+_CONTENT_ONLY = frozenset({b"index ", b"--- ", b"+++ "})
+"""The header lines of a diff that changes a file's content, and neither its name nor its mode."""
 _BEGINS = (b"d", b"@", b"-")
 """What a line begins with that may be the first of a diff or of a hunk."""
+_KINDS = (b"new file mode ", b"deleted file mode ", b"rename from ")
 _LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
 
@@ -195,12 +198,16 @@ class _Reader:
     def read(self) -> tuple[FileDiff, ...]:
         """Return every diff of the file. Text between them is skipped, as git skips it, unless git would see a diff in
         it."""
-        diffs = []
-        while self.at < len(self.lines):
-            line = self.lines[self.at]
-            if line[:1] not in _BEGINS:
-                self.at += 1
-                continue
+        diffs: list[FileDiff] = []
+        lines, end = self.lines, len(self.lines)
+        while True:
+            at = self.at
+            while at < end and lines[at][:1] not in _BEGINS:
+                at += 1
+            self.at = at
+            if at == end:
+                return tuple(diffs)
+            line = lines[at]
             if line.startswith(b"diff --git "):
                 diffs.append(self._file())
                 continue
@@ -213,7 +220,6 @@ class _Reader:
                 and self.lines[self.at].startswith(b"+++ ")
             ):
                 raise self._refuse("a traditional diff")
-        return tuple(diffs)
 
     def _line(self) -> bytes | None:
         """Return the current line if it ends with a newline, else None."""
@@ -230,7 +236,7 @@ class _Reader:
         first, second = header.groups()
         seen: dict[bytes, bytes] = {}
         self.at += 1
-        while (text := self._line()) is not None:
+        while (text := self._line()) is not None and text[:1] != b"@":
             found = _KEY.match(text)
             key = found[0] if found is not None else text if _SCORE.match(text) else None
             if key is None:
@@ -249,33 +255,15 @@ class _Reader:
         """Turn the header lines into a `FileDiff`, or refuse any combination that git does not write."""
         old: bytes | None = first
         new: bytes | None = second
-        kinds = [key for key in (b"new file mode ", b"deleted file mode ", b"rename from ") if key in seen]
-        if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
-            raise self._refuse("contradicting header lines")
-        if (b"old mode " in seen) != (b"new mode " in seen) or (
-            b"old mode " in seen and kinds[:1] not in ([], [b"rename from "])
-        ):
-            raise self._refuse("contradicting mode lines")
-        if (b"--- " in seen) != (b"+++ " in seen):
-            raise self._refuse("half a pair of file names")
-        rename = b"rename from " in seen
-        if rename:
-            if seen[b"rename from "] != first or seen[b"rename to "] != second or first == second:
-                raise self._refuse("names that disagree")
-        elif first != second:
-            raise self._refuse("names that disagree")
-        if b"new file mode " in seen:
-            old = None
-        if b"deleted file mode " in seen:
-            new = None
-        self._check_names(old, new, seen)
+        kinds: list[bytes] = []
         mode = None
-        for key in (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode "):
-            if key in seen:
-                if seen[key] not in _MODES:
-                    raise self._refuse("not a regular file")
-                if key != b"deleted file mode ":
-                    mode = _MODES[seen[key]]
+        if seen.keys() != _CONTENT_ONLY:
+            kinds, mode = self._kinds(first, second, seen)
+            old = None if b"new file mode " in seen else first
+            new = None if b"deleted file mode " in seen else second
+        if b"rename from " not in seen and first != second:
+            raise self._refuse("names that disagree")
+        self._check_names(old, new, seen)
         old_id = new_id = ""
         if b"index " in seen:
             index = _INDEX.match(b"index " + seen[b"index "])
@@ -298,8 +286,33 @@ class _Reader:
             raise self._refuse("a deleted file that keeps contents")
         return FileDiff(old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1)
 
+    def _kinds(self, first: bytes, second: bytes, seen: dict[bytes, bytes]) -> tuple[list[bytes], int | None]:
+        """Return which of creation, deletion and rename the header lines say, and the new mode if they set it. Refuse
+        contradictions."""
+        kinds: list[bytes] = [key for key in _KINDS if key in seen]
+        if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
+            raise self._refuse("contradicting header lines")
+        if (b"old mode " in seen) != (b"new mode " in seen) or (
+            b"old mode " in seen and kinds[:1] not in ([], [b"rename from "])
+        ):
+            raise self._refuse("contradicting mode lines")
+        if (b"--- " in seen) != (b"+++ " in seen):
+            raise self._refuse("half a pair of file names")
+        if b"rename from " in seen and (
+            seen[b"rename from "] != first or seen[b"rename to "] != second or first == second
+        ):
+            raise self._refuse("names that disagree")
+        mode = None
+        for key in (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode "):
+            if key in seen:
+                if seen[key] not in _MODES:
+                    raise self._refuse("not a regular file")
+                if key != b"deleted file mode ":
+                    mode = _MODES[seen[key]]
+        return kinds, mode
+
     def _check_names(self, old: bytes | None, new: bytes | None, seen: dict[bytes, bytes]) -> None:
-        for name in (old, new):
+        for name in (old,) if old == new else (old, new):
             if name is not None and (_ODD_NAME.search(name) or b"//" in name):
                 raise self._refuse("an unusual file name")
         if b"--- " in seen:
@@ -329,33 +342,40 @@ class _Reader:
         context = trailing = 0
         changed = False
         at = start + 1
+        old_left, new_left = old_count, new_count
         marked = {b"-": False, b"+": False}
-        while len(before) < old_count or len(after) < new_count:
+        # This loop is a large part of a verification: every line of every patch.
+        while old_left > 0 or new_left > 0:
             if at >= end:
                 self.at = at
                 raise self._refuse("a hunk cut short")
             line = lines[at]
             sign = line[:1]
-            if sign in (b" ", b""):
-                before.append(line[1:])
-                after.append(line[1:])
+            if sign == b" " or not sign:
+                text = line[1:]
+                before.append(text)
+                after.append(text)
                 context += 1
                 trailing += 1
+                old_left -= 1
+                new_left -= 1
             elif sign == b"-":
                 before.append(line[1:])
                 changed, trailing = True, 0
+                old_left -= 1
             elif sign == b"+":
                 after.append(line[1:])
                 changed, trailing = True, 0
+                new_left -= 1
             elif line.startswith(b"\\ ") and len(line) >= 11:
                 self.at = at
-                self._mark(lines[at - 1][:1], len(before) == old_count, len(after) == new_count, marked)
+                self._mark(lines[at - 1][:1], old_left == 0, new_left == 0, marked)
             else:
                 self.at = at
                 raise self._refuse("an unusual hunk line")
             at += 1
         self.at = at
-        if len(before) > old_count or len(after) > new_count or not changed:
+        if old_left or new_left or not changed:
             raise self._refuse("hunk counts that disagree with its lines")
         if lines[at].startswith(b"\\"):
             if at >= end or not lines[at].startswith(b"\\ ") or len(lines[at]) < 12:

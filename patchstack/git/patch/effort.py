@@ -21,7 +21,7 @@ class TooCostly(Unsupported):
 
 def too_large(data: bytes) -> bool:
     """Return whether a patch is too large to read here."""
-    return len(data) > LARGEST or data.count(b"\n") > MOST_LINES
+    return len(data) > LARGEST or (len(data) > MOST_LINES and data.count(b"\n") > MOST_LINES)
 
 
 class Effort:
