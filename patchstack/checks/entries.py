@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from patchstack.checks.model import CheckRow, Place, Site
 from patchstack.document import Part
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from patchstack.checks.model import CheckRow, Place, Site
 
 
 class SiteEntry(Part, frozen=True, kw_only=True):

@@ -39,7 +39,8 @@ def init_command(
     name: Annotated[str | None, typer.Option(help="The series' name [default: the branch's or directory's].")] = None,
 ) -> None:
     """Write patchstack.yaml here, or add a series to it: from a fork's branch, or from a directory of patches."""
-    from patchstack.workspace import FILE_NAME, add_series
+    from patchstack.workspace import FILE_NAME
+    from patchstack.workspace.write import add_series
 
     path = Path(FILE_NAME)
     there = path.exists()
@@ -109,7 +110,8 @@ def _adopt(
     from patchstack.series.mirror.adopt import adopt
     from patchstack.series.mirror.discover import series_name
     from patchstack.series.verify.verify import prove_series
-    from patchstack.workspace import add_series, read_workspace
+    from patchstack.workspace import read_workspace
+    from patchstack.workspace.write import add_series
 
     name = name or series_name(patches.resolve().name)
     if path.exists() and any(series.name == name for series in read_workspace(path).series):

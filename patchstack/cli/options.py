@@ -138,7 +138,7 @@ def work_alone(path: Path | None, doing: str) -> None:
     """Lock the workspace for this command until it ends. `doing` is shown to those who wait for the lock."""
     from typer._click.globals import get_current_context
 
-    from patchstack.workspace import alone_in
+    from patchstack.workspace.alone import alone_in
 
     root = workspace_file(path).parent
     get_current_context().with_resource(alone_in(root, doing, talk))

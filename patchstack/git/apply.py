@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from patchstack.git.handover import GitApply
 from patchstack.git.objects import Objects
@@ -19,7 +19,11 @@ from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
 from patchstack.git.patch.effort import Effort, TooCostly, too_large
 from patchstack.git.patch.hunks import Misfit, apply_hunks
-from patchstack.git.patch.text import PatchedFile, bare_insertions, read_text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from patchstack.git.patch.text import PatchedFile
 
 
 class Fault(StrEnum):
@@ -87,7 +91,7 @@ class _Lines:
         if kept is not None:
             return kept
         content = self._objects.blob(oid, path)
-        if content.count(b"\n") > MOST_OF_FILE:
+        if len(content) > MOST_OF_FILE and content.count(b"\n") > MOST_OF_FILE:
             raise TooCostly("a file of too many lines to read here", 1)
         return content.split(b"\n")
 
@@ -233,6 +237,8 @@ def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
 
 def _fooled_as_text(data: bytes) -> list[str]:
     """As `_fooled`, for a patch that is left to git."""
+    from patchstack.git.patch.text import bare_insertions, read_text
+
     if too_large(data):
         return [_fooled_at(*found) for found in bare_insertions(data, 20)]
     return [
@@ -266,6 +272,8 @@ _UNSAFE = ("invalid path", "beyond a symbolic link")
 
 def _explain(complaint: str, data: bytes) -> list[Problem]:
     """Turn git's complaint about a refused patch into problems."""
+    from patchstack.git.patch.text import read_text
+
     problems: list[Problem] = []
     sample = data[: 1 << 20]
     mangled = sample.count(b"\r\n") * 2 > sample.count(b"\n") > 0

@@ -1,6 +1,5 @@
 """Read and check `patchstack.yaml` once. Every complaint names its line, and all complaints are reported together."""
 
-from patchstack.workspace.alone import alone_in
 from patchstack.workspace.model import (
     FILE_NAME,
     SCRATCH,
@@ -21,7 +20,6 @@ from patchstack.workspace.read import (
     read_variants_file,
     read_workspace,
 )
-from patchstack.workspace.write import add_series, move_pin
 
 __all__ = [
     "FILE_NAME",
@@ -32,12 +30,9 @@ __all__ = [
     "VariantConfig",
     "Waiver",
     "Workspace",
-    "add_series",
-    "alone_in",
     "find_workspace",
     "is_url",
     "located",
-    "move_pin",
     "parse_size",
     "parse_time",
     "read_variants_file",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.workspace import alone_in
+from patchstack.workspace.alone import alone_in
 from tests.conftest import Places
 from tests.support.builders import run_git
 from tests.support.checkout import ROOT

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from patchstack.git.patch.diff import Hunk, Unsupported
 from patchstack.git.patch.effort import Effort, TooCostly, unbounded
-from patchstack.git.patch.text import old_line
 
 # The distance from its line up to which a hunk is tried line by line, before the whole file is searched.
 _NEAR = 20
@@ -37,6 +36,8 @@ class Misfit:
     def line(self, data: bytes) -> int:
         """Return the 1-based line of the patch file `data` that does not fit: the expected line, or the hunk's header
         if its lines already exist."""
+        from patchstack.git.patch.text import old_line
+
         return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)
 
     def describe(self) -> str:

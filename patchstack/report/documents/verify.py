@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from patchstack.checks.entries import CheckEntry, check_entries
-from patchstack.checks.model import CheckRow
 from patchstack.document import Document, Part
 from patchstack.git.apply import Problem
 from patchstack.series.verify.states import Drift, Row, Verification
+
+if TYPE_CHECKING:
+    from patchstack.checks.model import CheckRow
 
 
 class BaseEntry(Part, frozen=True, kw_only=True):

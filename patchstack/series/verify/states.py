@@ -7,14 +7,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from patchstack.git.apply import Applier, Problem
 from patchstack.git.objects import Commit
 from patchstack.git.trees import same_change
-from patchstack.series.history import ForkHistory
-from patchstack.series.lock import Lock, LockedPatch
-from patchstack.series.verify.match import Matching
 from patchstack.series.verify.prefix_trees import Link, apply_patch
+
+if TYPE_CHECKING:
+    from patchstack.series.history import ForkHistory
+    from patchstack.series.lock import Lock, LockedPatch
+    from patchstack.series.verify.match import Matching
 
 
 class State(StrEnum):

@@ -8,17 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.overlay import TreeOverlay
-from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series, configured_series
-from patchstack.series.history import ForkHistory
 from patchstack.series.lock import Lock, parked_notes, read_lock
 from patchstack.series.sources import Sources, open_sources
-from patchstack.series.verify.drift import explain_drift
-from patchstack.series.verify.match import match
 from patchstack.series.verify.prefix_trees import Link, apply_series
 from patchstack.series.verify.states import (
     NOT_APPLIED,
@@ -30,7 +27,11 @@ from patchstack.series.verify.states import (
     against_lock,
     apply_row,
 )
-from patchstack.workspace import SeriesConfig
+
+if TYPE_CHECKING:
+    from patchstack.git.remote import Cache
+    from patchstack.series.history import ForkHistory
+    from patchstack.workspace import SeriesConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,9 @@ def verify_links(
         drift: Drift | None = None
         fork, lock = expectation.fork, expectation.lock
         if fork is not None and not expectation.tree_only and not fork.merges:
+            from patchstack.series.verify.drift import explain_drift
+            from patchstack.series.verify.match import match
+
             matching = match(objects, links, fork.commits, base.tree)
             rows = against_fork(applier, links, rows, matching, fork, base)
             drift = explain_drift(objects, links, matching, fork, base, {row.file: row.state for row in rows})

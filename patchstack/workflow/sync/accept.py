@@ -26,7 +26,8 @@ from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.steps import opened
 from patchstack.workflow.sync.target import series_digest
 from patchstack.workflow.sync.workspace import OURS, SyncWorkspace, tree_of
-from patchstack.workspace import SeriesConfig, is_url, move_pin
+from patchstack.workspace import SeriesConfig, is_url
+from patchstack.workspace.write import move_pin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

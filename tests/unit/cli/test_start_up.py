@@ -41,6 +41,18 @@ def test_verify_reads_a_series_without_libgit2() -> None:
     assert "pygit2" not in imported("import patchstack.cli.verify, patchstack.series.verify.verify")
 
 
+def test_a_verification_imports_no_code_that_only_explains_or_changes() -> None:
+    code = (
+        "import sys, patchstack.series.verify.verify, patchstack.report.documents.verify\n"
+        "print(*sorted(name for name in sys.modules if name in sys.argv[1:]))"
+    )
+    unused = ["git.patch.text", "git.diagnose", "series.verify.drift", "series.verify.match", "checks.model"]
+    unused += ["workspace.write", "workspace.alone"]
+    command = [sys.executable, "-c", code, *(f"patchstack.{name}" for name in [*unused, "git.apply"])]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["patchstack.git.apply"]
+
+
 def test_the_end_of_a_command_searches_no_objects_for_cycles() -> None:
     code = (
         "import atexit, gc, sys\natexit.register(lambda: print(gc.get_freeze_count() > 10_000))\n"

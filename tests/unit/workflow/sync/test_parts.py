@@ -15,7 +15,8 @@ from patchstack.workflow.sync.conflict import Mover, Region, _Commit, _ranked, r
 from patchstack.workflow.sync.document import toolchain_entry
 from patchstack.workflow.sync.shared_rerere import bring, share
 from patchstack.workflow.sync.worktree import rewritten
-from patchstack.workspace import move_pin, read_workspace
+from patchstack.workspace import read_workspace
+from patchstack.workspace.write import move_pin
 
 
 def test_regions_are_read_from_markers_in_diff3_style() -> None:
