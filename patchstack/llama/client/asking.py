@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from patchstack.llama.client.door import Door, open_door
+from patchstack.llama.client.loop import run
 from patchstack.llama.client.plan import target_of
 
 ANSWERED, NOT_READY, BROKE = "answered", "not-ready", "broke"
@@ -90,7 +91,7 @@ def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
     """Send the questions, and return the answers. SIGTERM stops this, and the answers until then are returned. Raises
     `NoRun`."""
 
-    async def run() -> dict[str, Any]:
+    async def main() -> dict[str, Any]:
         asking = _Asking(questions, say)
         task = asyncio.ensure_future(asking.go())
         loop = asyncio.get_running_loop()
@@ -102,4 +103,4 @@ def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
             say("told to end")
         return asking.document()
 
-    return asyncio.run(run())
+    return run(main())

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
 
+from patchstack.llama.client.loop import ClientLoop
 from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 
 MOST_BYTES = 256 << 20
 """The largest answer in bytes. The connection is closed beyond it."""
 _END = b"\r\n\r\n"
+Address = tuple[str, int] | tuple[str, int, int, int]
 _PIECE = 16 << 10
 """The read size in bytes. asyncio's 256 KiB would cost more than all other work on a chunk."""
 
@@ -22,12 +27,12 @@ class Exchange(asyncio.Protocol):
     `connected`, `sent` (the request was handed to the kernel), `ended`. `pieces` are the received bytes, each with its
     time. `failure` is why the exchange ended early, empty if the server ended it. During the run only a piece that may
     be the last one is parsed: a chunked body ends with an empty line. What was read by then is in `parts`, with the
-    reader that read it.
+    reader that read it. `hang_up` ends the connection, or the attempt to open it.
     """
 
     __slots__ = (
-        *("began", "connected", "ended", "failure", "over", "parts", "pieces", "reader", "request", "sent", "size"),
-        *("_done", "_framed", "_left", "_tail", "_transport"),
+        *("began", "connected", "ended", "failure", "hang_up", "over", "parts", "pieces", "reader", "request", "sent"),
+        *("size", "_done", "_framed", "_left", "_started", "_tail"),
     )
 
     def __init__(self, request: bytes, done: Callable[[Exchange], None]) -> None:
@@ -40,22 +45,26 @@ class Exchange(asyncio.Protocol):
         self.size = 0
         self.reader = AnswerReader()
         self.parts: list[tuple[int, bytes]] = []
+        self.hang_up: Callable[[], object] = lambda: None
         self._done = done
+        self._started = False  # the head is complete
         self._framed = False  # the end needs no further look: a body by length, or to the close
         self._left = -1  # bytes left of a body with a length; -1 for other framings
         self._tail = b""
-        self._transport: asyncio.Transport | None = None
+
+    def open(self) -> None:
+        """Take the time of the connection. The request is sent next."""
+        self.connected = self.sent = monotonic_ns()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.connected = monotonic_ns()
         with contextlib.suppress(AttributeError):
             transport.max_size = _PIECE  # type: ignore[attr-defined]
         if self.over:
             transport.abort()
             return
-        self.sent = monotonic_ns()
+        self.hang_up = transport.abort
+        self.open()
         transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
@@ -70,9 +79,13 @@ class Exchange(asyncio.Protocol):
             self._left -= len(data)
             if self._left <= 0:
                 self._finish("")
+        elif len(data) > 3:
+            self._tail = data
+            if data.endswith(_END) or not self._started:
+                self._look()
         else:
-            self._tail = tail = data[-4:] if len(data) > 3 else (self._tail + data)[-4:]
-            if tail == _END or not self.reader.status:
+            self._tail = (self._tail[-3:] + data)[-4:]
+            if self._tail == _END or not self._started:
                 self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,6 +116,7 @@ class Exchange(asyncio.Protocol):
             self.reader, self.parts = AnswerReader(), []
             self._finish("")  # the error is reported when the answer is read
             return
+        self._started = bool(reader.status)
         if reader.done:
             self._finish("")
         elif reader.status and reader.framing is not Framing.CHUNKED:
@@ -112,13 +126,94 @@ class Exchange(asyncio.Protocol):
     def _finish(self, failure: str) -> None:
         self.ended = monotonic_ns()
         self.failure, self.over = failure, True
-        if self._transport is not None:
-            self._transport.abort()
+        self.hang_up()
         self._done(self)
 
 
-async def connect(exchange: Exchange, address: tuple[str, int], secure: ssl.SSLContext | None, name: str) -> None:
-    """Open the connection of an exchange. If it cannot be opened, the exchange fails. Does not raise."""
+class _Plain:
+    """The connection of an exchange, without TLS and without asyncio's transports."""
+
+    __slots__ = ("_exchange", "_left", "_receive", "_socket", "_wait")
+
+    def __init__(self, exchange: Exchange, loop: ClientLoop, address: Address) -> None:
+        """Begin to connect. Raises `OSError`."""
+        self._exchange, self._wait = exchange, loop.wait
+        self._left = memoryview(b"")
+        self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+        self._receive = self._socket.recv
+        try:
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with contextlib.suppress(BlockingIOError):
+                self._socket.connect(address)
+            self._wait.add(self._socket.fileno(), select.EPOLLOUT, self._connected)
+        except OSError:
+            self._socket.close()
+            raise
+        exchange.hang_up = self.close
+
+    def close(self) -> None:
+        """End the connection. What was not sent or read is lost."""
+        self._wait.remove(self._socket.fileno())
+        self._socket.close()
+
+    def _connected(self, _: int) -> None:
+        problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem:
+            self._exchange.fail(f"no connection: {os.strerror(problem)}")
+            return
+        self._exchange.open()
+        self._left = memoryview(self._exchange.request)
+        self._wait.change(self._socket.fileno(), select.EPOLLIN | select.EPOLLOUT, self._sending)
+        self._send()
+
+    def _sending(self, events: int) -> None:
+        """The server may answer before it has read the request."""
+        if events & ~select.EPOLLOUT:
+            self._read(events)
+        if events & select.EPOLLOUT and not self._exchange.over:
+            self._send()
+
+    def _send(self) -> None:
+        try:
+            self._left = self._left[self._socket.send(self._left) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._exchange.connection_lost(error)
+            return
+        if not self._left:
+            self._wait.change(self._socket.fileno(), select.EPOLLIN, self._read)
+
+    def _read(self, _: int) -> None:
+        try:
+            data = self._receive(_PIECE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._exchange.connection_lost(error)
+            return
+        if data:
+            self._exchange.data_received(data)
+        else:
+            self._exchange.connection_lost(None)
+
+
+def connect(exchange: Exchange, address: Address, secure: ssl.SSLContext | None, name: str) -> None:
+    """Begin to open the connection of an exchange. If it cannot be opened, the exchange fails, later. Does not raise.
+    Without TLS, on a `ClientLoop`, no piece passes through asyncio."""
+    loop = asyncio.get_running_loop()
+    if secure is not None or not isinstance(loop, ClientLoop):
+        exchange.hang_up = loop.create_task(_transport(exchange, address, secure, name)).cancel
+        return
+    try:
+        _Plain(exchange, loop, address)
+    except OSError as error:
+        loop.call_soon(exchange.fail, f"no connection: {error.strerror or error}")
+
+
+async def _transport(exchange: Exchange, address: Address, secure: ssl.SSLContext | None, name: str) -> None:
+    """Open a connection of asyncio."""
     loop = asyncio.get_running_loop()
     try:
         await loop.create_connection(

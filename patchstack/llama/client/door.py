@@ -7,7 +7,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
-from patchstack.llama.client.connection import Exchange, connect
+from patchstack.llama.client.connection import Address, Exchange, connect
 from patchstack.llama.client.plan import Target
 from patchstack.llama.client.wire import BadAnswer, Framing
 
@@ -36,7 +36,7 @@ class Door:
     """A server and its address. `key` is an API key; empty if none is used."""
 
     target: Target
-    address: tuple[str, int]
+    address: Address
     secure: ssl.SSLContext | None
     key: str
 
@@ -61,7 +61,8 @@ class Door:
 
         exchange = Exchange(self.wire(method, path, body), done)
         try:
-            await asyncio.wait_for(self._connected(exchange, over), timeout)
+            connect(exchange, self.address, self.secure, self.target.host)
+            await asyncio.wait_for(over, timeout)
         except TimeoutError:
             exchange.fail("no answer in time")
         finally:
@@ -74,10 +75,6 @@ class Door:
             return Reply(failure=exchange.failure or str(error))
         return Reply(reader.status, found, exchange.failure, reader.framing is not Framing.CLOSE)
 
-    async def _connected(self, exchange: Exchange, over: asyncio.Future[Exchange]) -> None:
-        await connect(exchange, self.address, self.secure, self.target.host)
-        await over
-
 
 async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
     """Resolve the address once, before measuring. Raises `NoRun`. asyncio would start a thread for it, which may fail
@@ -88,16 +85,24 @@ async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise NoRun(f"{target.host} has no address: {error.strerror or error}") from error
-    usable = [(str(one[4][0]), int(one[4][1])) for one in found]
+    usable: list[Address] = [one[4] for one in found if isinstance(one[4][0], str)]
     if not usable:
         raise NoRun(f"{target.host} has no address")
     for one in usable:  # localhost may have two, and the server listens on one
-        probe = Exchange(b"", lambda _: None)
-        await connect(probe, one, None, target.host)
-        if not probe.failure:
-            probe.fail("tried")
+        if await _listens(one):
             return Door(target, one, secure, key)
     return Door(target, usable[0], secure, key)
+
+
+async def _listens(address: Address) -> bool:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(probe, address)
+        except OSError:
+            return False
+    return True
 
 
 def _context(target: Target, cacert: str) -> ssl.SSLContext | None:

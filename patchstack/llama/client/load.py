@@ -20,6 +20,7 @@ from patchstack.llama.client.arrivals import arrivals
 from patchstack.llama.client.connection import Exchange, connect
 from patchstack.llama.client.counters import read_counters
 from patchstack.llama.client.door import Door, NoRun, Reply, open_door
+from patchstack.llama.client.loop import run
 from patchstack.llama.client.plan import KEY_VARIABLE, Plan, Target, target_of
 from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, request_body
 from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
@@ -245,7 +246,6 @@ class _Run:
         self._open = 0
         self._left = len(self.rows)
         self._over = self._loop.create_future()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.watch = SelfWatch(self._loop)
         self.zero = 0
         self.began = ""
@@ -290,9 +290,7 @@ class _Run:
         door = self._door
         exchange = row.exchange = Exchange(self._requests[row.number], lambda _: self._ended(row))
         row.timer = self._loop.call_later(self._plan.timeout, self._late, exchange)
-        task = self._loop.create_task(connect(exchange, door.address, door.secure, door.target.host))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        connect(exchange, door.address, door.secure, door.target.host)
 
     def _late(self, exchange: Exchange) -> None:
         exchange.fail(f"it took over {self._plan.timeout:g} s")
@@ -330,6 +328,6 @@ def run_plan(plan: Plan, say: Say) -> dict[str, Any]:
     if any(not 0x20 < ord(letter) < 0x7F for letter in key):
         raise NoRun("the API key has letters that no header can have", "usage")
     began = time.process_time()
-    record = asyncio.run(Client(plan, key, say).run())
+    record = run(Client(plan, key, say).run())
     record["cpu_in_all"] = round(time.process_time() - began, 6)
     return record

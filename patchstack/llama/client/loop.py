@@ -1,0 +1,86 @@
+"""An event loop that calls the readers of connections inside its wait for events.
+
+asyncio makes a handle for each event, puts it into a queue and runs the queue. That costs more than reading a short
+piece does. Here a piece is read where the wait for it ends, and the wait continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import selectors
+from collections.abc import Callable, Coroutine
+from time import monotonic
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+_MOST_EVENTS = 64
+"""The most events that one system call returns. Timers are checked after each call."""
+Call = Callable[[int], None]
+
+
+class _Wait(selectors.DefaultSelector):
+    """A selector that also has descriptors with calls of their own. Needs epoll."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all = select.epoll()  # the descriptors with calls, and the base class's own epoll
+        self._all.register(self.fileno(), select.EPOLLIN)
+        self._calls: dict[int, Call] = {}
+        self._work = False
+
+    def close(self) -> None:
+        self._all.close()
+        super().close()
+
+    def add(self, descriptor: int, events: int, call: Call) -> None:
+        """Call `call` with the events of a descriptor, whenever it has some."""
+        self._all.register(descriptor, events)
+        self._calls[descriptor] = call
+
+    def change(self, descriptor: int, events: int, call: Call) -> None:
+        """Replace the events and the call of a descriptor."""
+        self._all.modify(descriptor, events)
+        self._calls[descriptor] = call
+
+    def remove(self, descriptor: int) -> None:
+        """Remove a descriptor. A call that does so may also schedule work, so the wait ends."""
+        del self._calls[descriptor]
+        self._all.unregister(descriptor)
+        self._work = True
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait as the base class does. Meanwhile call what is ready, until asyncio has work."""
+        poll, find = self._all.poll, self._calls.get
+        until = monotonic() + (timeout or 0.0)
+        left = timeout
+        self._work = False
+        while True:
+            for descriptor, events in poll(left, _MOST_EVENTS):
+                call = find(descriptor)
+                if call is None:  # a descriptor of asyncio
+                    self._work = True
+                else:
+                    call(events)
+                    if self._work:  # later events may be of a descriptor that was closed, and is in use again
+                        break
+            if self._work:
+                return super().select(0)
+            if timeout is not None:
+                left = until - monotonic()
+                if left <= 0:
+                    return []
+
+
+class ClientLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop, with descriptors that have calls of their own."""
+
+    def __init__(self) -> None:
+        self.wait = _Wait()
+        super().__init__(self.wait)
+
+
+def run(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine as `asyncio.run` does, on a `ClientLoop` if this machine has epoll."""
+    with asyncio.Runner(loop_factory=ClientLoop if hasattr(select, "epoll") else None) as runner:
+        return runner.run(main)
