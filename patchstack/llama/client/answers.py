@@ -13,7 +13,8 @@ from patchstack.llama.client.wire import AnswerReader, BadAnswer
 
 _TEXTS = ("content", "reasoning_content", "reasoning", "refusal", "text")
 _WORDS = 300
-_loads = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once
+_SPACE = " \t\n\r"
 
 
 @dataclass(slots=True)
@@ -54,51 +55,53 @@ class _Reading:
         self.answer = Answer()
         self.finished = False
         self.over = False
-        self.count: int | None = None
 
     def event(self, time: int, data: bytes, name: str) -> None:
-        answer = self.answer
         if self.over:
-            answer.saw("after the end")
+            self.answer.saw("after the end")
             return
-        if data.strip() == b"[DONE]":
-            self.over = True
+        document = _document(data)
+        if document is None:
+            if data.strip() == b"[DONE]":
+                self.over = True
+            else:
+                self.answer.fail(f"the stream has garbage: {_shown(data)}")
             return
-        try:
-            document = _loads(str(data, "utf-8"))
-        except (ValueError, RecursionError):
-            answer.fail(f"the stream has garbage: {_shown(data)}")
+        get = document.get
+        if name == "error" or get("error") is not None:
+            self.answer.fail(f"the server reports an error: {error_words(document)}")
             return
-        if not isinstance(document, dict):
-            answer.fail(f"the stream has garbage: {_shown(data)}")
-            return
-        if name == "error" or document.get("error") is not None:
-            answer.fail(f"the server reports an error: {error_words(document)}")
-            return
-        self._figures(document)
-        self._choices(time, document)
-
-    def _figures(self, document: dict[str, Any]) -> None:
-        """Read the numbers of `usage` and `timings`. The last ones count: a server may send them with every chunk."""
-        answer, usage, timings = self.answer, document.get("usage"), document.get("timings")
+        usage, timings = get("usage"), get("timings")
+        count = None
         if isinstance(timings, dict):
-            self._timings(timings)
+            count = self._timings(timings)
         if isinstance(usage, dict):
-            made, prompt = _whole(usage.get("completion_tokens")), _whole(usage.get("prompt_tokens"))
-            if made is not None:
-                if answer.tokens is not None and made < answer.tokens:
-                    answer.fail(f"usage went from {answer.tokens} tokens back to {made}")
-                answer.tokens = self.count = made
-            answer.prompt = prompt if prompt is not None else answer.prompt
-            details = usage.get("prompt_tokens_details")
-            cached = _whole(details.get("cached_tokens")) if isinstance(details, dict) else None
-            answer.cached = cached if cached is not None else answer.cached
+            made = self._usage(usage)
+            count = count if made is None else made
+        self._choices(time, get("choices"), usage, count)
 
-    def _timings(self, timings: dict[str, Any]) -> None:
+    # The last numbers count: a server may send them with every chunk.
+
+    def _usage(self, usage: dict[str, Any]) -> int | None:
+        """Read the numbers of `usage`, and return the tokens generated so far."""
+        answer = self.answer
+        made, prompt = _whole(usage.get("completion_tokens")), _whole(usage.get("prompt_tokens"))
+        if made is not None:
+            if answer.tokens is not None and made < answer.tokens:
+                answer.fail(f"usage went from {answer.tokens} tokens back to {made}")
+            answer.tokens = made
+        answer.prompt = prompt if prompt is not None else answer.prompt
+        details = usage.get("prompt_tokens_details")
+        cached = _whole(details.get("cached_tokens")) if isinstance(details, dict) else None
+        answer.cached = cached if cached is not None else answer.cached
+        return made
+
+    def _timings(self, timings: dict[str, Any]) -> int | None:
+        """Read the numbers of `timings`, and return the tokens generated so far."""
         answer = self.answer
         made, cached = _whole(timings.get("predicted_n")), _whole(timings.get("cache_n"))
         if made is not None:
-            answer.tokens = self.count = made
+            answer.tokens = made
         if cached is not None:
             answer.cached = cached
         prompt = _whole(timings.get("prompt_n"))
@@ -107,13 +110,14 @@ class _Reading:
         drafted, accepted = _whole(timings.get("draft_n")), _whole(timings.get("draft_n_accepted"))
         answer.drafted = drafted if drafted is not None else answer.drafted
         answer.accepted = accepted if accepted is not None else answer.accepted
+        return made
 
-    def _choices(self, time: int, document: dict[str, Any]) -> None:
-        answer, choices = self.answer, document.get("choices")
+    def _choices(self, time: int, choices: object, usage: object, count: int | None) -> None:
+        answer = self.answer
         if not isinstance(choices, list) or not choices:
-            answer.saw("usage" if isinstance(document.get("usage"), dict) else "empty")
+            answer.saw("usage" if isinstance(usage, dict) else "empty")
             return
-        content = False
+        content, finish = False, ""
         for choice in choices:
             if not isinstance(choice, dict):
                 answer.fail("the stream has a choice that is not an object")
@@ -122,19 +126,20 @@ class _Reading:
                 answer.fail("the stream has several choices: one is asked for")
                 return
             content = content or _has_content(choice)
+            reason = choice.get("finish_reason")
+            if reason and isinstance(reason, str):
+                finish = reason
         if content:
             if self.finished:
                 answer.fail("content came after the finish")
                 return
             answer.times.append(time)
-            answer.counts.append(self.count if _has_count(document) else None)
+            answer.counts.append(count)
         else:
             delta = choices[0].get("delta")
             answer.saw("role" if isinstance(delta, dict) and delta.get("role") else "empty")
-        for choice in choices:
-            reason = choice.get("finish_reason")
-            if isinstance(reason, str) and reason:
-                self.finished, answer.finish = True, reason
+        if finish:
+            self.finished, answer.finish = True, finish
 
 
 def read_answer(wire: AnswerReader, body: Iterable[tuple[int, bytes]], ended: str) -> Answer:
@@ -218,7 +223,8 @@ def error_words(document: dict[str, Any]) -> str:
 
 def _has_content(choice: dict[str, Any]) -> bool:
     """Return whether a choice has generated content: text, reasoning or a tool call. A role alone is not content."""
-    if isinstance(choice.get("text"), str) and choice["text"]:
+    text = choice.get("text")
+    if text and isinstance(text, str):
         return True
     delta = choice.get("delta")
     if not isinstance(delta, dict):
@@ -228,11 +234,14 @@ def _has_content(choice: dict[str, Any]) -> bool:
     return bool(delta.get("tool_calls")) or bool(delta.get("function_call"))
 
 
-def _has_count(document: dict[str, Any]) -> bool:
-    usage, timings = document.get("usage"), document.get("timings")
-    said = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    said = timings.get("predicted_n") if said is None and isinstance(timings, dict) else said
-    return _whole(said) is not None
+def _document(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in the data of an event, None for anything else. `json.loads` would take 0.5 us more."""
+    try:
+        text = str(data, "utf-8").strip(_SPACE)
+        document, end = _scan(text, 0)
+    except (ValueError, StopIteration, RecursionError):
+        return None
+    return document if isinstance(document, dict) and end == len(text) else None
 
 
 def _whole(value: object) -> int | None:

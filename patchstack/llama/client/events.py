@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MOST_LINE = 4 << 20
 
@@ -11,8 +11,7 @@ class BadStream(ValueError):
     """The data is not a stream of events. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """An event: its data, lines joined by LF, and its type (`message` if it names none)."""
 
     data: bytes
@@ -26,6 +25,7 @@ class EventReader:
     def __init__(self) -> None:
         self.comments = 0
         self._held = bytearray()
+        self._between = False  # an event begins next, after the start of the stream
         self._began = False
         self._after_cr = False
         self._data: list[bytes] = []
@@ -34,11 +34,11 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """Take the next piece, and return the events that it completes. Raises `BadStream`."""
+        if self._between and _is_one_event(data):
+            return [Event(data[6:-2])]
         if self._after_cr and data:  # a LF after a CR belongs to the same line end
             self._after_cr = False
             data = data[1:] if data[:1] == b"\n" else data
-        if self._is_one_event(data):
-            return [Event(data[6:-2])]
         held, searched = self._held, len(self._held)
         held += data
         if not self._began:
@@ -66,20 +66,8 @@ class EventReader:
         del held[:at]
         if len(held) > MOST_LINE:
             raise BadStream(f"a line of the stream is over {MOST_LINE >> 20} MiB")
+        self._between = not (held or self._data or self._name or self._after_cr)
         return found
-
-    def _is_one_event(self, data: bytes) -> bool:
-        """Return whether a piece is exactly one event with one line of data, as nearly every piece is."""
-        return (
-            data[:6] == b"data: "
-            and data[-2:] == b"\n\n"
-            and not self._held
-            and not self._data
-            and not self._name
-            and data.find(b"\n") == len(data) - 2 <= MOST_LINE
-            and b"\r" not in data
-            and self._began
-        )
 
     def unfinished(self) -> bool:
         """Return whether the stream ends inside an event."""
@@ -105,3 +93,13 @@ class EventReader:
                 raise BadStream(f"an event of the stream is over {MOST_LINE >> 20} MiB")
         elif field == b"event":
             self._name = value
+
+
+def _is_one_event(data: bytes) -> bool:
+    """Return whether a piece is exactly one event with one line of data, as nearly every piece is."""
+    return (
+        data.startswith(b"data: ")
+        and data.find(b"\n") == len(data) - 2 <= MOST_LINE
+        and data.endswith(b"\n\n")
+        and b"\r" not in data
+    )

@@ -47,7 +47,7 @@ def _measured(told: Path, result: Path, say: Callable[[str], None]) -> int:
     from patchstack.llama.client.plan import read_plan
 
     record = run_plan(read_plan(told.read_text(encoding="utf-8")), say)
-    result.write_bytes(gzip.compress(json.dumps(record, separators=(",", ":")).encode(), mtime=0))
+    result.write_bytes(gzip.compress(json.dumps(record, separators=(",", ":")).encode(), compresslevel=4, mtime=0))
     return STOPPED if record["interrupted"] else DONE
 
 

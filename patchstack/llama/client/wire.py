@@ -41,21 +41,23 @@ class AnswerReader:
         self._left = 0  # bytes of the body, or of the chunk and its line end
         self._trailers = False
         self._trailing = 0
+        self._between = False  # a chunk begins next
 
     def feed(self, data: bytes) -> bytes:
         """Read the next piece, and return its part of the body. Raises `BadAnswer`. Data after the end is ignored,
         because each connection is used only once.
         """
+        if self._between and (whole := _one_chunk(data)) is not None:
+            return whole
         if self.done:
             return b""
-        between = self.framing is Framing.CHUNKED and not (self._held or self._left or self._trailers)
-        if between and (whole := _one_chunk(data)) is not None:
-            return whole
         self._held += data
         if not self.status and not self._head():
             return b""
         if self.framing is Framing.CHUNKED:
-            return self._chunks()
+            found = self._chunks()
+            self._between = not (self.done or self._held or self._left or self._trailers)
+            return found
         if self.framing is Framing.CLOSE:
             return self._taken(len(self._held))
         found = self._taken(min(self._left, len(self._held)))

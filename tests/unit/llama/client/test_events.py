@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,23 @@ def test_however_a_stream_is_split_its_events_are_the_same(whole: tuple[bytes, l
         found = [event for piece in several for event in reader.feed(piece)]
         assert found == expected(lines)
         assert reader.comments == sum(line.startswith(":") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"data: a\n\nevent: error\ndata: b\n\ndata: c\n\n",
+        b"data: a\r\n\r\ndata: b\n\n: x\n\ndata: c\n\n",
+        b"\xef\xbb\xbfdata: a\n\n\ndata: b\ndata: c\n\n\r\n",
+    ],
+)
+def test_a_piece_that_is_one_event_is_read_as_any_other_piece(content: bytes) -> None:
+    """Every split in three: a piece that looks like one event may follow any state of the reader."""
+    whole = EventReader().feed(content)
+    for first, second in combinations(range(len(content) + 1), 2):
+        reader = EventReader()
+        pieces = (content[:first], content[first:second], content[second:])
+        assert [event for piece in pieces for event in reader.feed(piece)] == whole
 
 
 @given(st.lists(st.binary(max_size=40)))
