@@ -89,6 +89,17 @@ def test_a_request_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert failure_of(tmp_path, (0, HEAD + text_event()), (30, None), timeout=0.3) == "it took over 0.3 s"
 
 
+def test_every_request_has_its_own_limit_from_when_it_was_sent(tmp_path: Path) -> None:
+    """Two at once: the first hangs, the others take 0.25 s each, so the run is longer than any limit."""
+    good = stream([0.25])
+    with scripted_server(tmp_path / "s", [[(0, text_event()), (30, None)], good, good, good, good]) as server:
+        plan = a_plan(server.url, requests=5, concurrency=2, max_tokens=(1,), timeout=0.8, counters=False)
+        record = run_client(tmp_path / "c", plan)
+    assert sorted(one["failure"] for one in record["requests"]) == ["", "", "", "", "it took over 0.8 s"]
+    late = next(one for one in record["requests"] if one["failure"])
+    assert 0.8e9 <= late["ended"] - late["began"] < 5e9
+
+
 def test_what_came_before_a_failure_is_kept_and_no_latency(tmp_path: Path) -> None:
     with scripted_server(tmp_path / "s", [[(0, HEAD + text_event()), (0.05, None)]], head="none") as server:
         run_client(tmp_path / "c", a_plan(server.url, requests=1, concurrency=1))

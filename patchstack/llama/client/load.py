@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic_ns
@@ -216,13 +217,12 @@ _NOTHING: dict[str, Any] = {
 class _Row:
     """A request of the run. `planned` is its planned time in ns; None if it is sent when a different request ends."""
 
-    __slots__ = ("exchange", "number", "planned", "timer")
+    __slots__ = ("exchange", "number", "planned")
 
     def __init__(self, number: int, planned: int | None) -> None:
         self.number = number
         self.planned = planned
         self.exchange: Exchange | None = None
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class _Run:
@@ -241,7 +241,10 @@ class _Run:
         self._requests, self._most, self._plan = requests, most, plan
         self._door = door
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
-        self._waiting: list[_Row] = []  # due, but over the cap
+        self._planned = deque(row for row in self.rows if row.planned is not None)
+        self._start = 0.0  # the loop's clock at `zero`
+        self._limits: deque[tuple[float, Exchange]] = deque()  # when an exchange has taken too long, in order
+        self._waiting: deque[_Row] = deque()  # due, but the limit of requests in flight is reached
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
@@ -257,29 +260,32 @@ class _Run:
         """Send all requests. Return when all have ended, or after a signal."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._stop)
-        gc.collect()
-        gc.freeze()
-        gc.disable()
         try:
             self.began = datetime.now(UTC).isoformat(timespec="milliseconds")
             self.watch.start()
             self.zero = monotonic_ns()
-            start = self._loop.time()
-            for row in self.rows:
-                if row.planned is not None:
-                    self._loop.call_at(start + row.planned / 1e9, self._due, row)
+            self._start = self._loop.time()
+            self._plan_next()
             await self._over
             self.wall = monotonic_ns() - self.zero
         finally:
             self.watch.stop()
-            gc.enable()
-            gc.unfreeze()
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.remove_signal_handler(number)
 
+    def _plan_next(self) -> None:
+        """Send what is due, and set a timer for the next request. asyncio compares timers in Python, so one for each
+        request would make every sample of the watch dearer."""
+        now = self._loop.time() - self._start
+        while self._planned and not self._over.done():
+            row = self._planned[0]
+            assert row.planned is not None
+            if row.planned / 1e9 > now:
+                self._loop.call_at(self._start + row.planned / 1e9, self._plan_next)
+                return
+            self._due(self._planned.popleft())
+
     def _due(self, row: _Row) -> None:
-        if self._over.done():
-            return
         if self._most and self._open >= self._most:
             self._waiting.append(row)
         else:
@@ -288,16 +294,25 @@ class _Run:
     def _send(self, row: _Row) -> None:
         self._open += 1
         door = self._door
-        exchange = row.exchange = Exchange(self._requests[row.number], lambda _: self._ended(row))
-        row.timer = self._loop.call_later(self._plan.timeout, self._late, exchange)
+        exchange = row.exchange = Exchange(self._requests[row.number], lambda _: self._ended())
+        self._limits.append((self._loop.time() + self._plan.timeout, exchange))
+        if len(self._limits) == 1:
+            self._loop.call_later(self._plan.timeout, self._late)
         connect(exchange, door.address, door.secure, door.target.host)
 
-    def _late(self, exchange: Exchange) -> None:
-        exchange.fail(f"it took over {self._plan.timeout:g} s")
+    def _late(self) -> None:
+        """Fail the exchanges that took too long. All have the same limit, so the oldest is the first."""
+        now = self._loop.time()
+        while self._limits:
+            limit, exchange = self._limits[0]
+            if not exchange.over:
+                if limit > now:
+                    self._loop.call_at(limit, self._late)
+                    return
+                exchange.fail(f"it took over {self._plan.timeout:g} s")
+            self._limits.popleft()
 
-    def _ended(self, row: _Row) -> None:
-        if row.timer is not None:
-            row.timer.cancel()
+    def _ended(self) -> None:
         if self._open >= min(self._most or self._left, len(self.rows)):
             self.descriptors = max(self.descriptors, open_descriptors())
         self._open -= 1
@@ -307,7 +322,7 @@ class _Run:
         if not self._left:
             self._over.set_result(None)
         elif self._waiting:
-            self._send(self._waiting.pop(0))
+            self._send(self._waiting.popleft())
         elif self._later:
             self._send(self._later.pop())
 
@@ -328,6 +343,10 @@ def run_plan(plan: Plan, say: Say) -> dict[str, Any]:
     if any(not 0x20 < ord(letter) < 0x7F for letter in key):
         raise NoRun("the API key has letters that no header can have", "usage")
     began = time.process_time()
-    record = run(Client(plan, key, say).run())
+    gc.disable()  # few cycles are made, and a collection looks at every piece
+    try:
+        record = run(Client(plan, key, say).run())
+    finally:
+        gc.enable()
     record["cpu_in_all"] = round(time.process_time() - began, 6)
     return record
