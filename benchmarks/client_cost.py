@@ -4,10 +4,16 @@ A scripted server streams to N clients at once, each at the same rate. CPU secon
 whole process tree, less those of a run of one request, for 100,000 tokens. The client's own figures for a known
 schedule are printed too.
 
-    python -m benchmarks.client_cost --tokenizer DIR [--peer NAME=VENV …] [--streams 256] [--rate 4] [--tokens 100]
+    python -m benchmarks.client_cost [--peer NAME=VENV …] [--streams 256] [--rate 4] [--tokens 100] [--sittings 3]
 
-A peer is one of guidellm, vllm, aiperf, llama-benchy, with the directory of its own virtual environment. DIR is a
-Hugging Face tokenizer, which the peers need. Peers are run as their documentation says; their versions are printed.
+A peer is one of guidellm, vllm, aiperf, llama-benchy, with the directory of its own virtual environment. Peers are run
+as their documentation says; their versions are printed. The guide of `bench serve` names the versions that it compares.
+
+The start of a peer costs as much CPU time as many thousand tokens, and varies. So every client runs in each sitting, in
+turn, once with one request and once with all streams, and the median of all runs with one request is subtracted. The
+result is the median of the sittings, with the lowest and the highest. A client keeps the load if its run with all
+streams takes at most a tenth longer than its run with one request. A run takes tokens/rate seconds and the client's
+start: at the defaults a sitting takes about 60 s a client.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import os
 import random
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +32,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.scripted import Step, a_plan, run_client, scripted_server, stream
 
@@ -147,31 +155,91 @@ def told(command: list[str], directory: Path) -> str:
     )[:900]
 
 
-def measured(name: str, venv: str, given: argparse.Namespace, directory: Path) -> dict[str, object]:
-    """Return the cost of a client and its figures."""
-    used: dict[int, float] = {}
-    words = ""
-    seconds = 0.0
-    for streams in (1, given.streams):
-        place = directory / f"{name}-{streams}"
-        place.mkdir()
-        with scripted_server(place / "server", answers(given.streams, given.tokens, given.rate)) as server:
-            load = Load(server.url, streams, given.tokens, given.tokenizer, place)
-            run = (
-                (lambda load=load: ours(load))
-                if name == "ours"
-                else (lambda load=load: told(PEERS[name][0](venv, load), load.directory))
-            )
-            used[streams], seconds, words = cpu_of(run)
-    made = (given.streams - 1) * given.tokens
-    return {
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of a client: CPU and wall seconds, what the client says, and the tokens that the server wrote."""
+
+    cpu: float
+    wall: float
+    says: str
+    tokens: int
+
+
+def one_run(name: str, venv: str, streams: int, given: argparse.Namespace, place: Path) -> Ran:
+    """Run a client with a number of streams."""
+    place.mkdir(parents=True)
+    with scripted_server(place / "server", answers(given.streams, given.tokens, given.rate)) as server:
+        load = Load(server.url, streams, given.tokens, given.tokenizer, place)
+        run = ours if name == "ours" else (lambda load: told(PEERS[name][0](venv, load), load.directory))
+        cpu, wall, says = cpu_of(lambda: run(load))
+    return Ran(cpu, wall, says, sum(len(writes) for writes in server.writes.values()))
+
+
+def verdict(name: str, alone: Sequence[Ran], full: Sequence[Ran], given: argparse.Namespace) -> dict[str, object]:
+    """Return the cost of a client from its runs with one request and with all streams."""
+    start = statistics.median(one.cpu for one in alone)
+    usual = statistics.median(one.tokens for one in alone)
+    longer = statistics.median(one.wall for one in full) - statistics.median(one.wall for one in alone)
+    about: dict[str, object] = {
         "client": name,
-        "cpu_for_100k_tokens": round((used[given.streams] - used[1]) / made * 100_000, 2),
-        "cpu_of_one_request": round(used[1], 2),
-        "wall": round(seconds, 1),
-        "planned": round(_FIRST + given.tokens / given.rate, 1),
-        "says": words,
+        "cpu_of_one_request": [round(one.cpu, 2) for one in alone],
+        "seconds_longer_than_one_request": round(longer, 1),
+        "says": full[-1].says,
     }
+    wanted = (given.streams - 1) * given.tokens
+    if any(one.says.startswith("failed") or one.tokens - usual < wanted for one in full):
+        return about | {"failed": f"the server wrote {[one.tokens for one in full]} tokens in its runs"}
+    each = [(one.cpu - start) / (one.tokens - usual) * 100_000 for one in full]
+    return about | {
+        "cpu_for_100k_tokens": round(statistics.median(each), 2),
+        "lowest": round(min(each), 2),
+        "highest": round(max(each), 2),
+        "keeps_the_load": longer <= (_FIRST + given.tokens / given.rate) / 10,
+    }
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """Return the costs as a table, with our share of each peer's."""
+    lines = ["| client | CPU s per 100,000 tokens | range | keeps the load | ours / its |", "| --- " * 5 + "|"]
+    mine = found[0].get("cpu_for_100k_tokens", 0.0)
+    for one in found:
+        name = f"{one['client']} {one.get('version', '')}".strip()
+        if "failed" in one:
+            lines.append(f"| {name} | failed | | | |")
+            continue
+        cost = one["cpu_for_100k_tokens"]
+        kept = "yes" if one["keeps_the_load"] else "no"
+        share = f"{mine / cost:.2f}" if cost > 0 else "?"
+        lines.append(f"| {name} | {cost:.2f} | {one['lowest']:.2f} to {one['highest']:.2f} | {kept} | {share} |")
+    return "\n".join(lines)
+
+
+def write_tokenizer(directory: Path) -> None:
+    """Write a tokenizer of bytes, which transformers loads as any other: peers make their prompts with one."""
+    directory.mkdir()
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {byte: chr(byte) for byte in plain}
+    letters |= {byte: chr(256 + at) for at, byte in enumerate(sorted(set(range(256)) - set(plain)))}
+    ends = {"<|endoftext|>": 256, "<|im_end|>": 257}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    vocabulary = {letters[byte]: byte for byte in range(256)} | ends
+    whole = {
+        "version": "1.0",
+        "added_tokens": [{"id": at, "content": word, "special": True, **flags} for word, at in ends.items()],
+        "pre_tokenizer": level,
+        "decoder": level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    }
+    names = {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    template = "{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258}
+    for name, content in (
+        ("tokenizer.json", whole),
+        ("tokenizer_config.json", {**names, "chat_template": template}),
+        ("config.json", config),
+    ):
+        (directory / name).write_text(json.dumps(content), encoding="utf-8")
 
 
 def version_of(name: str, venv: str) -> str:
@@ -184,20 +252,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0; the figures are for people."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=VENV")
-    parser.add_argument("--tokenizer", default="")
+    parser.add_argument("--tokenizer", default="", help="a Hugging Face tokenizer, made if omitted")
     parser.add_argument("--streams", type=int, default=256)
-    parser.add_argument("--rate", type=float, default=4.0)
-    parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=4.0, help="tokens a second of each stream")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream")
+    parser.add_argument("--sittings", type=int, default=3)
     given = parser.parse_args(arguments)
+    clients = {"ours": ""}
+    for text in given.peer:
+        peer, _, venv = text.partition("=")
+        if peer not in PEERS:
+            parser.error(f"--peer {peer}: one of {', '.join(PEERS)}")
+        clients[peer] = str(Path(venv).resolve())
     with tempfile.TemporaryDirectory(prefix="patchstack-cost-") as name:
         directory = Path(name)
-        print(json.dumps(measured("ours", "", given, directory)), flush=True)
-        for text in given.peer:
-            peer, _, venv = text.partition("=")
-            if peer not in PEERS:
-                parser.error(f"--peer {peer}: one of {', '.join(PEERS)}")
-            found = measured(peer, str(Path(venv).resolve()), given, directory)
-            print(json.dumps({**found, "version": version_of(peer, venv)}), flush=True)
+        if not given.tokenizer:
+            given.tokenizer = str(directory / "tokenizer")
+            write_tokenizer(directory / "tokenizer")
+        alone: dict[str, list[Ran]] = {client: [] for client in clients}
+        full: dict[str, list[Ran]] = {client: [] for client in clients}
+        for sitting in range(given.sittings):
+            for client, venv in clients.items():
+                for streams, runs in ((1, alone[client]), (given.streams, full[client])):
+                    runs.append(one_run(client, venv, streams, given, directory / f"{client}-{streams}-{sitting}"))
+                    ran = f"{runs[-1].cpu:.2f} CPU s in {runs[-1].wall:.1f} s"
+                    print(f"sitting {sitting + 1}: {client}, {streams} streams: {ran}", file=sys.stderr, flush=True)
+        found = []
+        for client, venv in clients.items():
+            about = {"version": version_of(client, venv)} if venv else {}
+            found.append(verdict(client, alone[client], full[client], given) | about)
+            print(json.dumps(found[-1]), flush=True)
+        print(table(found))
     return 0
 
 
