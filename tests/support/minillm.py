@@ -96,8 +96,8 @@ def built_upstream(factory: pytest.TempPathFactory) -> Path:
 
     def make(place: Path) -> None:
         targets = ("minillm-llama", "minillm-make-model", "minillm-completion")
-        options = ("-DMINILLM_FATAL_WARNINGS=ON", "-DMINILLM_BUILD_COMMIT=0123abcd", *QUICK)
-        options += compiler_cache.cmake_options()
+        made = ("-DMINILLM_FATAL_WARNINGS=ON", "-DMINILLM_BUILD_COMMIT=0123abcd", *QUICK)
+        options = (*made, *compiler_cache.cmake_options())
         environment = {**os.environ, **compiler_cache.variables()}
         for command in (
             ("cmake", "-S", str(UPSTREAM), "-B", str(place), *options),

@@ -56,7 +56,7 @@ class AnswerReader:
             return b""
         if self.framing is Framing.CHUNKED:
             found = self._chunks()
-            self._between = not (self.done or self._held or self._left or self._trailers)
+            self._between = not any((self.done, self._held, self._left, self._trailers))
             return found
         if self.framing is Framing.CLOSE:
             return self._taken(len(self._held))

@@ -68,7 +68,7 @@ def answering(*pieces: bytes) -> Serve:
     return serve
 
 
-class Asked:
+class Question:
     """An exchange with its end."""
 
     def __init__(self, address: tuple[str, int], request: bytes = b"ask") -> None:
@@ -96,7 +96,7 @@ def on_loop(main: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
 def test_an_answer_is_read_however_the_server_splits_it(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(ANSWER)]
     with server(answering(*(ANSWER[a:b] for a, b in pairwise(places)))) as address:
-        assert on_loop(lambda: Asked(address).answer()) == ("", 2)
+        assert on_loop(lambda: Question(address).answer()) == ("", 2)
 
 
 def test_times_are_in_order_and_the_server_sees_that_an_ended_connection_is_closed() -> None:
@@ -107,7 +107,7 @@ def test_times_are_in_order_and_the_server_sees_that_an_ended_connection_is_clos
         seen.append(connection.recv(1))
 
     async def main() -> Exchange:
-        asked = Asked(address)
+        asked = Question(address)
         await asked.answer()
         return asked.exchange
 
@@ -122,7 +122,7 @@ def test_an_address_where_nothing_listens_fails_the_exchange_and_not_its_caller(
         address = taken.getsockname()[:2]
 
     async def main() -> tuple[bool, str]:
-        asked = Asked(address)
+        asked = Question(address)
         at_once = asked.ended.done()
         await asked.answer()
         return at_once, asked.exchange.failure
@@ -136,7 +136,7 @@ def test_a_process_without_descriptors_fails_the_exchange(monkeypatch: pytest.Mo
 
     async def main() -> str:
         monkeypatch.setattr(socket, "socket", full)
-        asked = Asked(("127.0.0.1", 9))
+        asked = Question(("127.0.0.1", 9))
         await asked.answer()
         return asked.exchange.failure
 
@@ -154,13 +154,17 @@ def test_a_request_larger_than_the_kernels_buffers_is_sent_whole() -> None:
         connection.sendall(ANSWER)
 
     with server(slow) as address:
-        assert on_loop(lambda: Asked(address, b"x" * size).answer()) == ("", 2)
+        assert on_loop(lambda: Question(address, b"x" * size).answer()) == ("", 2)
     assert read == [size]
 
 
 def test_an_answer_that_comes_before_the_request_was_read_is_taken() -> None:
-    with server(lambda connection: connection.sendall(ANSWER) or connection.settimeout(0)) as address:
-        words, tokens = on_loop(lambda: Asked(address, b"x" * (32 << 20)).answer())
+    def early(connection: socket.socket) -> None:
+        connection.sendall(ANSWER)
+        connection.settimeout(0)
+
+    with server(early) as address:
+        words, tokens = on_loop(lambda: Question(address, b"x" * (32 << 20)).answer())
     assert (words, tokens) == ("", 2) or words.startswith("the connection broke: ")
 
 
@@ -170,7 +174,7 @@ def test_a_connection_that_breaks_is_told_in_words() -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
     with server(broken) as address:
-        words, _ = on_loop(lambda: Asked(address).answer())
+        words, _ = on_loop(lambda: Question(address).answer())
     assert words == "the connection broke: [Errno 104] Connection reset by peer"
 
 
@@ -178,7 +182,7 @@ def test_an_exchange_that_is_given_up_closes_its_connection_at_any_time() -> Non
     """While it is connecting (nobody accepts), and after."""
 
     async def main() -> list[str]:
-        asked = [Asked(address) for _ in range(2)]
+        asked = [Question(address) for _ in range(2)]
         asked[0].exchange.fail("given up at once")
         await asyncio.sleep(0.05)
         asked[1].exchange.fail("given up")
@@ -237,7 +241,7 @@ def test_pieces_that_never_stop_do_not_keep_timers_waiting() -> None:
             return
 
     async def main() -> tuple[int, int]:
-        asked, ticks, until = Asked(address), 0, monotonic() + 0.5
+        asked, ticks, until = Question(address), 0, monotonic() + 0.5
         while monotonic() < until:
             await asyncio.sleep(0.005)
             ticks += 1
@@ -256,8 +260,13 @@ def test_asyncios_own_connections_and_signals_are_served_in_the_same_wait() -> N
         heard: list[str] = []
         loop = asyncio.get_running_loop()
         signalled = loop.create_future()
-        loop.add_signal_handler(signal.SIGUSR1, lambda: signalled.set_result(heard.append("signal")))
-        asked = Asked(address)
+
+        def hear() -> None:
+            heard.append("signal")
+            signalled.set_result(None)
+
+        loop.add_signal_handler(signal.SIGUSR1, hear)
+        asked = Question(address)
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"x")
         first = await reader.read()
