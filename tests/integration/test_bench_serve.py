@@ -64,7 +64,7 @@ def test_the_screen_has_the_caveat_and_says_what_is_invalid(bench: Bench, tmp_pa
         "2 requests at once",
         "decode_agg_tps counts tokens that were made while other streams were in prefill",
         "request 0 made 2 tokens, not 5",
-        "not cross-checked: the server has no counters that are known",
+        "not cross-checked: the server has no known counters",
         "steady",
     ):
         assert words in ran.stdout, ran.stdout

@@ -175,7 +175,7 @@ def test_a_path_that_is_not_there_is_named_and_not_made(engine: ContainerEngine)
 
 
 def test_an_engine_without_gpus_says_so(engine: ContainerEngine) -> None:
-    words = r"podman's Docker socket gives none" if PODMAN else r"^the engine has no GPU runtime"
+    words = r"podman's Docker socket cannot give a GPU" if PODMAN else r"^the engine has no GPU runtime"
     with pytest.raises(MissingError, match=words) as refused:
         ran(engine, job("true", gpus=True))
     assert "nvidia-container-toolkit" in str(refused.value.hint)

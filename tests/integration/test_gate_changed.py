@@ -157,7 +157,7 @@ def test_a_changed_reference_is_recorded_where_the_model_is_the_same_and_refused
 @pytest.mark.parametrize(
     ("because", "problem"),
     [
-        ("itself", "its base is of this build too: what both sides have wrong is not seen"),
+        ("itself", "its base is of this build too, so an error of both sides would not show"),
         ("switched", "it runs with MINILLM_N_BATCH=8, but the gate with no variables"),
         ("elsewhere", "its model is other, not tiny"),
         ("layered", "it runs with -ngl 0 -fa on, but the gate with -ngl 99 -fa on"),
