@@ -1,4 +1,5 @@
-"""End a job when patchstack ends, even after kill -9 or a lost connection. The connection between both is the lifeline.
+"""End a job when patchstack ends, even after kill -9 or a lost connection. A channel from patchstack to the job, the
+lifeline, closes when patchstack ends.
 
 On the host, the lifeline is a pipe. In a container, it is the container's stdin. A watcher process of the job reads one
 end, and patchstack holds the other end and never writes. When patchstack or the connection dies, the kernel or the
