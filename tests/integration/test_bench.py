@@ -216,7 +216,7 @@ def test_a_side_that_crashes_is_invalid_and_keeps_what_ran(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        ("echo rate: 0", "the figure of rate is there 1 times"),
+        ("echo rate: 0", "the figure of rate is 0.0"),
         ("echo rate: 1.0; echo rate: 2.0", "the figure of rate was found 2 times instead of once"),
         ("echo nothing", "the figure of rate was found 0 times instead of once"),
         ("echo rate: 0.0", "the figure of rate is 0.0"),
@@ -226,8 +226,7 @@ def test_a_run_without_its_row_does_not_count(bench: Bench, tmp_path: Path, scri
     program(tmp_path / "bin", "speed", f"# FAST\n{script}\n")
     told = ab(bench, "--set", "tries=1")
     assert told.code == 4
-    if complaint != "the figure of rate occurs 1 times":
-        assert complaint in told.stdout
+    assert complaint in told.stdout
     assert "INVALID: the reference cannot be measured in pair 1" in told.stdout
 
 
