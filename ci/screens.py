@@ -281,6 +281,8 @@ def wrong_option(command: str) -> str | None:
     from typer._click.core import Context
     from typer._click.exceptions import UsageError
 
+    from patchstack.cli.lazy import STYLE
+
     words = shlex.split(re.sub(r"\\?\n(?:> ?)?", " ", command), comments=True)
     ends = [at for at, word in enumerate(words) if word in ("|", "&&", ";")]
     for start, end in zip([-1, *ends], [*ends, len(words)], strict=True):
@@ -292,7 +294,7 @@ def wrong_option(command: str) -> str | None:
             at, rest = at.commands[rest[0]], rest[1:]
         rest = rest[: rest.index("--")] if "--" in rest else rest
         try:
-            at.make_parser(Context(at)).parse_args([word for word in rest if word != "…"])
+            at.make_parser(Context(at, **STYLE["context_settings"])).parse_args([word for word in rest if word != "…"])
         except UsageError as error:
             return f"{' '.join(given)}: {error.format_message()}"
     return None

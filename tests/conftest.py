@@ -75,6 +75,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Help names the program after the module that Python runs, unless that has no package: here it is pytest's.
+sys.modules["__main__"].__package__ = None
+
 # Typer makes the commands of an app at each call from their signatures. The process of a user calls once, a test often.
 typer.main.get_command = functools.cache(typer.main.get_command)
 
