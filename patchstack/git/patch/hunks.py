@@ -15,7 +15,8 @@ _COMMON = 50  # a line that occurs more often than this does not help to place a
 
 # Costs of steps, in nanoseconds: a try at a place, each of its lines, a line read in a search, a place found.
 _TRY, _COMPARED, _SCANNED, _FOUND = 400, 30, 30, 600
-_STRETCH = 100_000
+_WIDEST = 50_000
+"""The most lines of a file that are searched at once before or after a hunk's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,8 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
 
 
 class _Placed:
-    """The lines that earlier hunks placed, as ordered ranges that do not overlap."""
+    """The lines that earlier hunks placed, as ordered ranges that do not overlap. A range is joined with those that it
+    meets, so that a search passes many hunks of one place in one step."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -115,6 +117,14 @@ class _Placed:
         """Return whether any of `count` lines from `at` on is among them."""
         next_one = bisect_right(self._ends, at)
         return next_one < len(self._starts) and self._starts[next_one] < at + count
+
+    def free(self, at: int, count: int) -> int:
+        """Return the first place from `at` on whose `count` lines are not among them."""
+        next_one = bisect_right(self._ends, at)
+        while next_one < len(self._starts) and self._starts[next_one] < at + count:
+            at = self._ends[next_one]
+            next_one += 1
+        return at
 
     def add(self, at: int, count: int, new_count: int, effort: Effort) -> None:
         """Add lines that replaced others, and shift all later ranges."""
@@ -126,9 +136,16 @@ class _Placed:
                 self._starts[number] += shift
                 self._ends[number] += shift
         if new_count:
-            number = bisect_left(self._starts, at)
-            self._starts.insert(number, at)
-            self._ends.insert(number, at + new_count)
+            start, end = at, at + new_count
+            number = after = bisect_left(self._starts, at)
+            if number and self._ends[number - 1] == start:
+                number -= 1
+                start = self._starts[number]
+            if after < len(self._starts) and self._starts[after] == end:
+                end = self._ends[after]
+                after += 1
+            self._starts[number:after] = [start]
+            self._ends[number:after] = [end]
 
 
 def _line_count(lines: list[bytes]) -> int:
@@ -166,26 +183,41 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
     # The longest line usually occurs least often, so few places are left to try.
     longest = max(before, key=len)
     lead = before.index(longest)
-    candidates = [at - lead for at in _where(lines, longest, last + lead, effort) if at >= lead]
-    candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
-    return next((at for at in candidates if _complete(lines, at, count) and fits(at)), None)
+    for near, far in _rings(max(wanted, last - wanted)):
+        up = max(wanted - far + 1, 0), min(wanted - near, last) + 1
+        down = wanted + near, min(wanted + far, last + 1)
+        candidates = [at for span in (up, down) for at in _where(lines, longest, lead, *span, placed, count, effort)]
+        candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
+        for at in candidates:
+            if _complete(lines, at, count) and fits(at):
+                return at
+    return None
 
 
-def _where(lines: list[bytes], line: bytes, last: int, effort: Effort) -> Iterator[int]:
-    """Yield the indices of a line, up to and including `last`."""
-    at, end = -1, min(max(last + 1, 0), len(lines))
-    while at + 1 < end:
-        # One range at a time: the cost of a search is known only afterwards.
-        stretch = min(at + 1 + _STRETCH, end)
+def _rings(most: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of distances up to `most`, each twice as wide as the one before, up to a limit."""
+    near, wide = _NEAR, _NEAR
+    while near <= most:
+        yield near, near + wide
+        near, wide = near + wide, min(wide * 2, _WIDEST)
+
+
+def _where(
+    lines: list[bytes], line: bytes, lead: int, at: int, end: int, placed: _Placed, count: int, effort: Effort
+) -> Iterator[int]:
+    """Yield the places from `at` up to `end`, where `count` lines are free of placed ones and the one at index `lead`
+    is `line`."""
+    while (at := placed.free(at, count)) < end:
         try:
-            found = lines.index(line, at + 1, stretch)
+            found = lines.index(line, at + lead, end + lead) - lead
         except ValueError:
-            effort.spend(_SCANNED * (stretch - at))
-            at = stretch - 1
-            continue
+            effort.spend(_SCANNED * (end - at))
+            return
         effort.spend(_FOUND + _SCANNED * (found - at))
+        if not placed.touches(found, count):
+            yield found
+            found += 1
         at = found
-        yield at
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
@@ -256,8 +288,8 @@ def _holds(body: list[bytes], after: list[bytes], effort: Effort) -> bool:
         return False
     longest = max(after, key=len)
     lead = after.index(longest)
-    for at in _where(body, longest, len(body) - len(after) + lead, effort):
+    for at in _where(body, longest, lead, 0, len(body) - len(after) + 1, _Placed(), 0, effort):
         effort.spend(_COMPARED * len(after))
-        if at >= lead and body[at - lead : at - lead + len(after)] == after:
+        if body[at : at + len(after)] == after:
             return True
     return False
