@@ -57,10 +57,12 @@ class _Contents:
 
     LIMIT = 300_000_000  # bytes of memory, approximately
     _LINE, _SHARED = 41, 8  # overhead in bytes of a line stored once, and of a shared one
+    _MOST_SHARED = 1_000_000  # lines
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._kept: OrderedDict[Content, list[bytes]] = OrderedDict()
+        self._same: dict[bytes, bytes] = {}
         self._weights: dict[Content, int] = {}
         self._weight = 0
         self._made: list[tuple[Content | None, FileDiff]] = []
@@ -93,13 +95,19 @@ class _Contents:
         else:
             assert isinstance(at, str)
             text = self._objects.blob(at)
-            found = text.split(b"\n")
+            found = self._shared_lines(text.split(b"\n"))
             self._keep(at, found, len(text) + self._LINE * len(found))
         for number in reversed(trail):
             found = list(found)
             place_hunks(found, self._made[number][1].hunks)
             self._keep(number, found, self._SHARED * len(found))
         return found
+
+    def _shared_lines(self, lines: list[bytes]) -> list[bytes]:
+        """Return the lines with one object for all equal lines: versions of a file then compare much faster."""
+        if len(self._same) > self._MOST_SHARED:
+            self._same = {}
+        return list(map(self._same.setdefault, lines, lines))
 
     def blob(self, content: Content) -> str:
         """Return a content's blob id, and store the blob."""

@@ -6,7 +6,6 @@ lines, so most of its regions are known.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,16 +23,16 @@ class Edit(NamedTuple):
     added: int
 
 
-_Region = tuple[int, int, int, bytes]
-"""A region: its first old line, the line after its last old line, and the count and digest of its new lines."""
 _Marks = tuple[bytes, bytes]
 """Whether each line of a region changes: old lines, then new lines."""
 
 
 class Index:
-    """An old text that is compared with many new ones: positions of its lines, and results of recent regions."""
+    """An old text that is compared with many new ones: positions of its lines, and the last result of each region.
+    Comparing is fastest if equal lines of all texts are the same object."""
 
-    LIMIT = 4 << 20  # bytes
+    LIMIT = 16 << 20  # bytes of memory, approximately
+    _LINE = 10  # bytes for a line of a region that is kept
 
     def __init__(self, lines: Sequence[bytes], *, worth: int = 32) -> None:
         """`worth` is the minimum number of lines of a region that is kept."""
@@ -41,24 +40,28 @@ class Index:
         self.places: dict[bytes, list[int]] = {}
         for number, line in enumerate(lines):
             self.places.setdefault(line, []).append(number)
-        self._regions: dict[_Region, _Marks] = {}
+        self._regions: dict[tuple[int, int], tuple[Sequence[bytes], _Marks]] = {}
         self._size = 0
 
-    def region(self, first: int, last: int, lines: Sequence[bytes]) -> _Region:
-        """Return the key of a comparison of old lines with new ones."""
-        return first, last, len(lines), hashlib.sha256(b"\n".join(lines)).digest()
+    def marks(self, first: int, last: int, lines: Sequence[bytes]) -> _Marks | None:
+        """Return what changes between the old lines `first` to `last` and these new lines, or None if it is not
+        known."""
+        known = self._regions.get((first, last))
+        return known[1] if known is not None and known[0] == lines else None
 
-    def marks(self, region: _Region) -> _Marks | None:
-        """Return what changes in a region, or None if it is not known."""
-        return self._regions.get(region)
-
-    def keep(self, region: _Region, marks: _Marks) -> None:
-        """Keep what changes in a region. The oldest regions are removed above the limit."""
-        self._regions[region] = marks
-        self._size += len(marks[0]) + len(marks[1])
+    def keep(self, first: int, last: int, lines: Sequence[bytes], marks: _Marks) -> None:
+        """Keep what changes in a region, instead of its result with other lines. The oldest regions are removed above
+        the limit."""
+        self._forget(first, last)
+        self._regions[first, last] = lines, marks
+        self._size += self._LINE * (len(lines) + last - first)
         while self._size > self.LIMIT:
-            gone = self._regions.pop(next(iter(self._regions)))
-            self._size -= len(gone[0]) + len(gone[1])
+            self._forget(*next(iter(self._regions)))
+
+    def _forget(self, first: int, last: int) -> None:
+        known = self._regions.pop((first, last), None)
+        if known is not None:
+            self._size -= self._LINE * (len(known[0]) + last - first)
 
 
 class _Run(NamedTuple):
@@ -80,22 +83,24 @@ class _Compared:
 
     def split(self) -> None:
         """Mark the lines that change."""
-        pending: list[tuple[int, int, int, int, _Region | None]] = [(0, len(self.old), 0, len(self.new), None)]
+        whole = 0, len(self.old), 0, len(self.new)
+        pending: list[tuple[int, int, int, int, Sequence[bytes] | None]] = [(*whole, None)]
         while pending:
-            first, last, start, end, split = pending.pop()
-            if split is not None:  # both parts are done
-                self._index.keep(split, (bytes(self.old_changed[first:last]), bytes(self.new_changed[start:end])))
+            first, last, start, end, lines = pending.pop()
+            if lines is not None:  # both parts are done
+                marks = bytes(self.old_changed[first:last]), bytes(self.new_changed[start:end])
+                self._index.keep(first, last, lines, marks)
                 continue
             if first == last or start == end:
                 self._mark(first, last, start, end)
                 continue
-            if min(last - first, end - start) >= self._index.worth:
-                region = self._index.region(first, last, self.new[start:end])
-                marks = self._index.marks(region)
-                if marks is not None:
-                    self.old_changed[first:last], self.new_changed[start:end] = marks
+            if min(last - first, end - start) >= self._index.worth and (first, last, start, end) != whole:
+                lines = self.new[start:end]
+                known = self._index.marks(first, last, lines)
+                if known is not None:
+                    self.old_changed[first:last], self.new_changed[start:end] = known
                     continue
-                pending.append((first, last, start, end, region))
+                pending.append((first, last, start, end, lines))
             run, common = self._best(first, last, start, end)
             if run is None and common:
                 self._classic(first, last, start, end)

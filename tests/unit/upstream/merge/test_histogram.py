@@ -92,11 +92,23 @@ def test_what_an_index_remembers_of_other_versions_changes_nothing(
 def test_an_index_forgets_the_oldest_regions() -> None:
     old = [b"%d" % number for number in range(1000)]
     index = Index(old)
-    regions = [index.region(0, 1000, [*old, b"%d" % number]) for number in range(Index.LIMIT // 2000 + 10)]
-    for region in regions:
-        index.keep(region, (bytes(1000), bytes(1001)))
-    assert index.marks(regions[-1]) == (bytes(1000), bytes(1001))
-    assert index.marks(regions[0]) is None
+    marks = bytes(1000), bytes(1000)
+    count = Index.LIMIT // 20_000 + 10
+    for number in range(count):
+        index.keep(number, number + 1000, old, marks)
+    assert index.marks(count - 1, count + 999, old) == marks
+    assert index.marks(0, 1000, old) is None
+
+
+def test_an_index_keeps_the_last_result_of_a_region() -> None:
+    old = [b"a", b"b"]
+    index = Index(old)
+    for lines, marks in (([b"a"], (b"\0\1", b"\0")), ([b"b"], (b"\1\0", b"\0"))):
+        for _ in range(3):
+            index.keep(0, 2, lines, marks)
+            assert index.marks(0, 2, lines) == marks
+    assert index.marks(0, 2, [b"a"]) is None
+    assert index.marks(0, 1, [b"b"]) is None
 
 
 @given(_LINES, _LINES)
