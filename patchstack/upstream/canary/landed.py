@@ -171,7 +171,7 @@ class Landing:
             before, here, after = (own.lines(slot) for slot in slots)
             if before is None or here is None or after is None:
                 return None
-            if not merge_edits(before, here, after, compare(before, here), compare(before, after)).nothing:
+            if not merge_edits(here, after, compare(before, here), compare(before, after)).nothing:
                 return None
         return later[-1] if later else None
 

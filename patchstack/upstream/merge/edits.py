@@ -7,7 +7,7 @@ that of `text.merge_texts`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -20,6 +20,7 @@ Lines = Sequence[bytes]
 NEWLINE = b"\n"
 
 _AT = attrgetter("at")
+_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,7 @@ def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, .
     return histogram(old, new, index)
 
 
-def merge_edits(
-    base: Lines, ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]
-) -> MergedEdits:
+def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
     """Merge a patch's edits (base to theirs) with upstream's (base to ours).
 
     A conflict is settled in `lines`: if both sides only inserted, both insertions are kept, ours first; else ours is
@@ -56,59 +55,73 @@ def merge_edits(
         return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())
     if not patch:
         return MergedEdits(clean=True, nothing=True, lines=ours, left=upstream)
-    if _apart(upstream, patch):
-        return _beside(ours, theirs, upstream, patch)
-    changes = list(refine(overlay(upstream, patch, base, ours, theirs), ours, theirs, NEWLINE))
-    clean = all(change.side is not Side.BOTH for change in changes)
-    nothing = all(change.side in (Side.OURS, Side.SAME) for change in changes)
+    clean = nothing = True
     merged: list[bytes] = []
     left: list[Edit] = []
-    at = 0
-    for change in changes:
-        start, count = change.ours
-        merged += ours[at:start]
-        at = start + count
-        _take(change, ours, theirs, merged, left)
+    at = passed = grown = 0  # merged so far: lines of ours, edits of upstream; and how much the patch has added
+    for first, done, begun, ended in _places(upstream, patch):
+        left += _moved(upstream[passed:first], grown, len(merged) - at)
+        passed = done
+        if first == done:  # upstream changes nothing there
+            edit = patch[begun]
+            here = edit.at + _shift(upstream, first)
+            merged += ours[at:here]
+            merged += theirs[edit.to : edit.to + edit.added]
+            at = here + edit.removed
+            nothing = False
+        else:
+            changes = overlay(upstream[first:done], patch[begun:ended], ours, theirs)
+            for change in refine(changes, ours, theirs, NEWLINE):
+                clean = clean and change.side is not Side.BOTH
+                nothing = nothing and change.side in (Side.OURS, Side.SAME)
+                start, count = change.ours
+                merged += ours[at:start]
+                at = start + count
+                _take(change, ours, theirs, merged, left)
+        grown = _shift(patch, ended)
+    left += _moved(upstream[passed:], grown, len(merged) - at)
     merged += ours[at:]
     return MergedEdits(clean=clean, nothing=nothing, lines=merged, left=tuple(left))
 
 
-def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
-    """Return whether no edit of one side touches one of the other, which is the usual case."""
-    for edit in patch:
-        after = bisect_left(upstream, edit.at, key=_AT)
-        if after and upstream[after - 1].at + upstream[after - 1].removed >= edit.at:
-            return False
-        if after < len(upstream) and upstream[after].at <= edit.at + edit.removed:
-            return False
-    return True
+def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the places that a patch changes: the first of upstream's edits there and the one after the last, and the
+    same of the patch's edits. Edits of one place touch each other, and no other edit. Upstream may have none there."""
+    done = place = 0
+    while place < len(patch):
+        begun, start = place, patch[place].at
+        end = start
+        first = bisect_left(upstream, start, done, key=_AT)
+        while first > done and _end(upstream[first - 1]) >= start:
+            first -= 1
+            start = upstream[first].at
+        done = first
+        while True:
+            if done < len(upstream) and upstream[done].at <= end:
+                end = max(end, _end(upstream[done]))
+                done += 1
+            elif place < len(patch) and patch[place].at <= end:
+                end = max(end, _end(patch[place]))
+                place += 1
+            else:
+                break
+        yield first, done, begun, place
 
 
-def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
-    """Merge edits that do not touch each other."""
-    merged: list[bytes] = []
-    left: list[Edit] = []
-    at = grown = done = 0
-    ahead = len(ours) - len(theirs) + sum(edit.added - edit.removed for edit in patch)
-    for edit in patch:
-        after = bisect_left(upstream, edit.at, done, key=_AT)
-        left += _moved(upstream[done:after], grown, grown)
-        done = after
-        here = edit.at + (upstream[after].to - upstream[after].at if after < len(upstream) else ahead)
-        merged += ours[at:here]
-        merged += theirs[edit.to : edit.to + edit.added]
-        at = here + edit.removed
-        grown += edit.added - edit.removed
-    left += _moved(upstream[done:], grown, grown)
-    merged += ours[at:]
-    return MergedEdits(clean=True, nothing=False, lines=merged, left=tuple(left))
+def _shift(found: Sequence[Edit], count: int) -> int:
+    """Return how many lines the first `count` edits of a text add to it."""
+    if not count:
+        return 0
+    last = found[count - 1]
+    return last.to + last.added - last.at - last.removed
 
 
 def _moved(found: Sequence[Edit], at: int, to: int) -> Sequence[Edit]:
     """Return the edits with their lines in the old text shifted by `at`, and those in the new text by `to`."""
     if not at and not to:
         return found
-    return [Edit(one.at + at, one.removed, one.to + to, one.added) for one in found]
+    # Not `Edit(...)`, which takes twice as long: a merge moves most of upstream's edits.
+    return [_new(Edit, (first + at, removed, second + to, added)) for first, removed, second, added in found]
 
 
 def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left: list[Edit]) -> None:
@@ -131,47 +144,24 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
 
     `upstream` leads from the patch's base to our text, `patch` from that base to its result.
     """
-    if _apart(upstream, patch):
-        return _both(upstream, patch)
+    places = list(_places(upstream, patch))
+    apart = all(first == done for first, done, _, _ in places)
     found: list[Edit] = []
-    grown = ahead = 0  # the line shifts of the patch's result and of our text against the base
-    done = place = 0
-    while place < len(patch):
-        start, end = patch[place].at, patch[place].at
-        first = bisect_left(upstream, start, done, key=_AT)
-        while first > done and upstream[first - 1].at + upstream[first - 1].removed >= start:
-            first -= 1
-            start = upstream[first].at
-        found += _moved(upstream[done:first], grown, 0)
-        ahead += sum(edit.added - edit.removed for edit in upstream[done:first])
-        # Edits of either side that touch are compared again.
-        there, here, done = start + grown, start + ahead, first
-        while True:
-            if done < len(upstream) and upstream[done].at <= end:
-                end = max(end, upstream[done].at + upstream[done].removed)
-                ahead += upstream[done].added - upstream[done].removed
-                done += 1
-            elif place < len(patch) and patch[place].at <= end:
-                end = max(end, patch[place].at + patch[place].removed)
-                grown += patch[place].added - patch[place].removed
-                place += 1
-            else:
-                break
-        for edit in compare(theirs[there : end + grown], ours[here : end + ahead]):
+    passed = grown = 0  # edits of upstream so far, and how much the patch has added
+    for first, done, begun, ended in places:
+        found += _moved(upstream[passed:first], grown, 0)
+        passed = done
+        start = patch[begun].at if first == done else min(upstream[first].at, patch[begun].at)
+        there, here = start + grown, start + _shift(upstream, first)
+        grown = _shift(patch, ended)
+        if apart:  # the reverse of the patch's edit
+            found.append(Edit(there, patch[begun].added, here, patch[begun].removed))
+            continue
+        end = _end(patch[ended - 1]) if first == done else max(_end(upstream[done - 1]), _end(patch[ended - 1]))
+        for edit in compare(theirs[there : end + grown], ours[here : end + _shift(upstream, done)]):
             found.append(Edit(edit.at + there, edit.removed, edit.to + here, edit.added))
-    return (*found, *_moved(upstream[done:], grown, 0))
+    return (*found, *_moved(upstream[passed:], grown, 0))
 
 
-def _both(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """Return upstream's edits relative to the patch's result, and the reverse of the patch's own, if they do not
-    touch."""
-    found: list[Edit] = []
-    grown = ahead = done = 0
-    for edit in patch:
-        after = bisect_left(upstream, edit.at, done, key=_AT)
-        found += _moved(upstream[done:after], grown, 0)
-        ahead += sum(one.added - one.removed for one in upstream[done:after])
-        done = after
-        found.append(Edit(edit.to, edit.added, edit.at + ahead, edit.removed))
-        grown += edit.added - edit.removed
-    return (*found, *_moved(upstream[done:], grown, 0))
+def _end(edit: Edit) -> int:
+    return edit.at + edit.removed

@@ -169,7 +169,7 @@ class Carrier:
         before = self._own.lines(base)
         if not agreed or file.lines is None or after.lines is None or before is None or change.edits is None:
             return _Outcome(self._passed_over(file, change), clean=False, nothing=False)
-        laid = merge_edits(before, file.lines, after.lines, file.left, change.edits)
+        laid = merge_edits(file.lines, after.lines, file.left, change.edits)
         slot: Slot = (mode, ours[1] if laid.nothing else -1)
         nothing = laid.nothing and mode == ours[0]
         return _Outcome(_File(slot, laid.lines, laid.left), clean=laid.clean, nothing=nothing)

@@ -100,7 +100,7 @@ def merge_texts(
     ours is kept. The conflicts are still reported.
     """
     lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
-    changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), lines, mine, other)
+    changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), mine, other)
     changes = list(refine(changes, mine, other))
     if not union:
         changes = _joined(changes)
@@ -145,9 +145,7 @@ def _lines(text: bytes) -> list[bytes]:
     return found
 
 
-def overlay(
-    one: Sequence[Edit], two: Sequence[Edit], base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
-) -> list[Change]:
+def overlay(one: Sequence[Edit], two: Sequence[Edit], ours: Sequence[bytes], theirs: Sequence[bytes]) -> list[Change]:
     """Return both sides' edits in order. Edits that touch become one conflict, and identical ones are omitted
     (xdl_do_merge)."""
     changes: list[Change] = []
@@ -157,12 +155,12 @@ def overlay(
         b = two[second] if second < len(two) else None
         if b is None or (a is not None and a.at + a.removed < b.at):
             assert a is not None
-            shift = b.to - b.at if b is not None else len(theirs) - len(base)
+            shift = b.to - b.at if b is not None else _grown(two)
             _append(changes, Side.OURS, (a.at, a.removed), (a.to, a.added), (a.at + shift, a.removed))
             first += 1
             continue
         if a is None or b.at + b.removed < a.at:
-            shift = a.to - a.at if a is not None else len(ours) - len(base)
+            shift = a.to - a.at if a is not None else _grown(one)
             _append(changes, Side.THEIRS, (b.at, b.removed), (b.at + shift, b.removed), (b.to, b.added))
             second += 1
             continue
@@ -181,6 +179,11 @@ def overlay(
         second += end_a >= end_b
         first += end_b >= end_a
     return changes
+
+
+def _grown(found: Sequence[Edit]) -> int:
+    """Return how many lines edits have added after the last one."""
+    return found[-1].to + found[-1].added - found[-1].at - found[-1].removed if found else 0
 
 
 def _text(lines: Sequence[bytes], newline: bytes) -> bytes:

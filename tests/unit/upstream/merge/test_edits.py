@@ -50,7 +50,7 @@ def test_edits_laid_over_edits_give_the_merge_of_the_texts() -> None:
         base = [draw.choice(alphabet) for _ in range(draw.randint(1, 30))]
         ours, theirs = changed(base), changed(base)
         upstream, patch = compare(base, ours), compare(base, theirs)
-        laid = merge_edits(base, ours, theirs, upstream, patch)
+        laid = merge_edits(ours, theirs, upstream, patch)
         merged = merge_texts(text(base), text(ours), text(theirs), union=True)
         assert (laid.clean, text(list(laid.lines))) == (merged.clean, merged.text)
         assert replayed(theirs, list(laid.lines), laid.left) == list(laid.lines)
