@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 from patchstack.git.patch.diff import Hunk, Unsupported
 from patchstack.git.patch.effort import Effort, TooCostly, unbounded
@@ -118,12 +119,20 @@ class _Placed:
         next_one = bisect_right(self._ends, at)
         return next_one < len(self._starts) and self._starts[next_one] < at + count
 
-    def free(self, at: int, count: int) -> int:
+    def free_below(self, at: int, count: int) -> int:
         """Return the first place from `at` on whose `count` lines are not among them."""
         next_one = bisect_right(self._ends, at)
         while next_one < len(self._starts) and self._starts[next_one] < at + count:
             at = self._ends[next_one]
             next_one += 1
+        return at
+
+    def free_above(self, at: int, count: int) -> int:
+        """Return the last place up to `at` whose `count` lines are not among them; negative if there is none."""
+        last = bisect_left(self._starts, at + count) - 1
+        while last >= 0 and self._ends[last] > at:
+            at = self._starts[last] - count
+            last -= 1
         return at
 
     def add(self, at: int, count: int, new_count: int, effort: Effort) -> None:
@@ -184,11 +193,12 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
     longest = max(before, key=len)
     lead = before.index(longest)
     for near, far in _rings(max(wanted, last - wanted)):
-        up = max(wanted - far + 1, 0), min(wanted - near, last) + 1
-        down = wanted + near, min(wanted + far, last + 1)
-        candidates = [at for span in (up, down) for at in _where(lines, longest, lead, *span, placed, count, effort)]
-        candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
-        for at in candidates:
+        places = merge(
+            _below(lines, longest, lead, wanted + near, min(wanted + far, last + 1), placed, count, effort),
+            _above(lines, longest, lead, max(wanted - far + 1, 0), min(wanted - near, last) + 1, placed, count, effort),
+            key=lambda at: (abs(at - wanted), at < wanted),
+        )
+        for at in places:
             if _complete(lines, at, count) and fits(at):
                 return at
     return None
@@ -202,12 +212,12 @@ def _rings(most: int) -> Iterator[tuple[int, int]]:
         near, wide = near + wide, min(wide * 2, _WIDEST)
 
 
-def _where(
+def _below(
     lines: list[bytes], line: bytes, lead: int, at: int, end: int, placed: _Placed, count: int, effort: Effort
 ) -> Iterator[int]:
-    """Yield the places from `at` up to `end`, where `count` lines are free of placed ones and the one at index `lead`
+    """Yield the places from `at` down to `end`, where `count` lines are free of placed ones and the one at index `lead`
     is `line`."""
-    while (at := placed.free(at, count)) < end:
+    while (at := placed.free_below(at, count)) < end:
         try:
             found = lines.index(line, at + lead, end + lead) - lead
         except ValueError:
@@ -218,6 +228,29 @@ def _where(
             yield found
             found += 1
         at = found
+
+
+def _above(
+    lines: list[bytes], line: bytes, lead: int, start: int, end: int, placed: _Placed, count: int, effort: Effort
+) -> Iterator[int]:
+    """Yield the same places as `_below`, the last one first."""
+    at = placed.free_above(end - 1, count)
+    if at < start:
+        return
+    effort.spend(_SCANNED * (at + 1 - start))
+    upwards = lines[start + lead : at + 1 + lead]
+    upwards.reverse()
+    last = at
+    while at >= start:
+        try:
+            found = last - upwards.index(line, last - at)
+        except ValueError:
+            return
+        effort.spend(_FOUND)
+        if not placed.touches(found, count):
+            yield found
+            found -= 1
+        at = placed.free_above(found, count)
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
@@ -288,7 +321,7 @@ def _holds(body: list[bytes], after: list[bytes], effort: Effort) -> bool:
         return False
     longest = max(after, key=len)
     lead = after.index(longest)
-    for at in _where(body, longest, lead, 0, len(body) - len(after) + 1, _Placed(), 0, effort):
+    for at in _below(body, longest, lead, 0, len(body) - len(after) + 1, _Placed(), 0, effort):
         effort.spend(_COMPARED * len(after))
         if body[at : at + len(after)] == after:
             return True

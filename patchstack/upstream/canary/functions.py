@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _HEAD = re.compile(rb"[A-Za-z_$][^;]*\(|(?:struct|class|enum|union|namespace|def|function)\b[^;]*\Z")
@@ -50,16 +50,26 @@ def function_at(found: Sequence[Function], line: int) -> Function | None:
     return found[at] if at >= 0 and line < found[at].end else None
 
 
-def head_at(lines: Sequence[bytes], line: int) -> bytes | None:
-    """Return the head of the function that a line is in. Like `function_at`, but reads only the needed part of the
-    text."""
-    for number in range(min(line, len(lines) - 1), -1, -1):
-        text = lines[number]
-        if text[:1] == b"}" and number < line:
-            return None
-        if text[:1] in _FIRST and _HEAD.match(text) and not _NONE.match(text):
-            return text
-    return None
+def heads_at(lines: Sequence[bytes], numbers: Iterable[int]) -> set[bytes]:
+    """Return the heads of the functions that some lines are in. The numbers are in ascending order. Like `function_at`,
+    but reads only the needed part of the text, and every line at most once."""
+    found: set[bytes] = set()
+    before, head = -1, None
+    for number in numbers:
+        line = min(number, len(lines) - 1)
+        for at in range(line, before, -1):
+            text = lines[at]
+            ends = text[:1] == b"}" and at < number
+            if ends or (text[:1] in _FIRST and _HEAD.match(text) and not _NONE.match(text)):
+                head = None if ends else text
+                break
+        else:
+            if 0 <= before < number and lines[before][:1] == b"}":
+                head = None
+        before = line
+        if head is not None:
+            found.add(head)
+    return found
 
 
 def _function(lines: Sequence[bytes], start: int, end: int) -> Function:

@@ -11,7 +11,7 @@ from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.trees import compare_trees
 from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.diagnose import Diagnoser
-from patchstack.upstream.canary.functions import Function, functions, head_at
+from patchstack.upstream.canary.functions import Function, functions, heads_at
 from patchstack.upstream.history import UpstreamRange
 from patchstack.upstream.merge.edits import Lines, compare
 from patchstack.upstream.merge.patch_edits import is_text
@@ -49,8 +49,7 @@ class Staleness:
             lines, pin, tip = own.lines(change.old), own.lines(self._pin[place]), own.lines(self._tip[place])
             if self._pin[place] == self._tip[place] or lines is None or pin is None or tip is None:
                 continue
-            heads = {head for edit in change.edits or () if (head := head_at(lines, edit.at)) is not None}
-            for head in sorted(heads):
+            for head in sorted(heads_at(lines, (edit.at for edit in change.edits or ()))):
                 old, new = (self._named(path, there, head) for there in (False, True))
                 if old is None:
                     continue  # a function of the series' own

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from patchstack.report.heatmap import shade
-from patchstack.upstream.canary.functions import function_at, functions, head_at
+from patchstack.upstream.canary.functions import function_at, functions, heads_at
 from tests.conftest import Patchstack, RunCli
 from tests.support.builders import Changes, Fork
 from tests.support.moving import asked, look, moved
@@ -89,9 +89,12 @@ def test_functions_are_found_as_git_s_hunk_headers_find_them() -> None:
     ]
     assert function_at(found, 3) == found[0]
     assert function_at(found, 6) is None and function_at(found, 0) is None
+    there = [function_at(found, line) for line in range(len(lines))]
+    heads = [{one.head} if one is not None else set() for one in there]
     for line in range(len(lines)):
-        there = function_at(found, line)
-        assert head_at(lines, line) == (there.head if there is not None else None), line
+        assert heads_at(lines, [line]) == heads[line], line
+        for other in range(line, len(lines)):
+            assert heads_at(lines, [line, other]) == heads[line] | heads[other], (line, other)
 
 
 def test_shades_begin_at_one_commit_and_end_at_the_most() -> None:
