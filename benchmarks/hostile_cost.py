@@ -1,10 +1,11 @@
 """Measure the cost of hostile patches against git itself.
 
-`python -m benchmarks.hostile_cost` runs `patchstack verify`, `verify --apply-only` and `lint`, and `git read-tree;
-git apply --cached; git write-tree`, on a generated family of patches, one after the other in one run, and prints time
-and memory of each. It fails if a command takes more than three times git's time plus half a second, start-up included,
-or more memory than three times the patches plus 100 MB. Time is processor time of the process and its children: other
-work on the machine does not count. Standard library and git only.
+`python -m benchmarks.hostile_cost` runs `patchstack verify`, `verify --apply-only`, `lint` and `canary`, and `git
+read-tree; git apply --cached; git write-tree`, on a generated family of patches, one after the other in one run, and
+prints time and memory of each. `canary` looks at one more commit, which adds a first line to the files; git's time is
+then that of both commits. It fails if a command takes more than three times git's time plus half a second, start-up
+included, or more memory than three times the patches plus 100 MB. Time is processor time of the process and its
+children: other work on the machine does not count. Standard library and git only.
 """
 
 from __future__ import annotations
@@ -85,14 +86,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify", "--json"),
     "apply-only": ("verify", "--apply-only", "--json"),
     "lint": ("lint", "--json"),
+    "canary": ("canary", "--blame", "--to", "next", "--json"),
 }
 """The measured commands, by their names in the table. `verify` also gets git's tree."""
-ANSWERS = {"verify": ((0,), (1, 2)), "apply-only": ((0,), (1, 2)), "lint": ((0, 1), (1, 2))}
-"""Exit codes for a patch that git accepts, and for one that it refuses. Lint may have findings for one that applies."""
+ANSWERS = {"verify": ((0,), (1, 2)), "apply-only": ((0,), (1, 2)), "lint": ((0, 1), (1, 2)), "canary": ((0, 1), (1, 2))}
+"""Exit codes for a patch that git accepts, and for one that it refuses. Lint may have findings for one that applies, and
+it may fail on canary's commit."""
+_MOVED = 20
+"""The number of files that the commit after the pin changes."""
 
 
 def write_case(hostile: Hostile, place: Path) -> str:
-    """Write repository and patches, and return the pin."""
+    """Write repository and patches, and return the pin. The commit `next` comes after it."""
     repo, patches = place / "repo", place / "patches"
     subprocess.run(["git", "init", "--quiet", "--bare", str(repo)], env=git_environment(), check=True)
     command = ["git", "-C", str(repo), "fast-import", "--quiet"]
@@ -111,6 +116,13 @@ def write_case(hostile: Hostile, place: Path) -> str:
 
 def _import(files: Mapping[str, bytes], out: IO[bytes]) -> None:
     out.write(b"commit refs/heads/pin\ncommitter A <a@example.com> 1700000000 +0000\ndata 4\npin\n\n")
+    _write(files, out)
+    out.write(b"commit refs/heads/next\ncommitter A <a@example.com> 1700000001 +0000\ndata 5\nnext\n\n")
+    out.write(b"from refs/heads/pin\n")
+    _write({path: b"moved\n" + files[path] for path in list(files)[:_MOVED]}, out)
+
+
+def _write(files: Mapping[str, bytes], out: IO[bytes]) -> None:
     for path, content in files.items():
         out.write(b"M 100644 inline %s\ndata %d\n" % (path.encode(), len(content)) + content + b"\n")
 
@@ -181,12 +193,15 @@ def measure(name: str, scratch: Path, rounds: int, commands: Sequence[str]) -> l
     patches = sorted((place / "patches").iterdir())
     theirs: list[Cost] = []
     all_of_them: list[Cost] = []
+    moved: list[Cost] = []
     ours: dict[str, list[Cost]] = {command: [] for command in commands}
     for _ in range(rounds):
         theirs.append(run_git(place, pin, patches))
         tree = theirs[-1].output.strip() if theirs[-1].code == 0 else "0" * 40
         if len(patches) > 1 and theirs[-1].code != 0:
             all_of_them.append(run_git(place, pin, patches, keep_going=True))
+        if "canary" in commands:
+            moved.append(run_git(place, "next", patches, keep_going=True))
         for command, found in ours.items():
             found.append(run_patchstack(place, pin, tree, command))
     applies = theirs[0].code == 0
@@ -201,8 +216,7 @@ def measure(name: str, scratch: Path, rounds: int, commands: Sequence[str]) -> l
             case=name,
             command=command,
             size_mb=size,
-            # Lint checks every patch, even after one that does not apply.
-            git_seconds=min(one.seconds for one in (command == "lint" and all_of_them) or theirs),
+            git_seconds=_seconds(command, theirs, all_of_them, moved),
             seconds=min(one.seconds for one in found),
             git_mb=max(one.peak_mb for one in theirs),
             peak_mb=max(one.peak_mb for one in found),
@@ -210,6 +224,14 @@ def measure(name: str, scratch: Path, rounds: int, commands: Sequence[str]) -> l
         )
         for command, found in ours.items()
     ]
+
+
+def _seconds(command: str, theirs: Sequence[Cost], all_of_them: Sequence[Cost], moved: Sequence[Cost]) -> float:
+    """Return git's time for what a command looks at. Lint and canary look at every patch, also after one that does not
+    apply; canary on two commits."""
+    at_pin = theirs if command in ("verify", "apply-only") else all_of_them or theirs
+    seconds = min(one.seconds for one in at_pin)
+    return seconds + min(one.seconds for one in moved) if command == "canary" else seconds
 
 
 def line(rows: Sequence[Row]) -> str:

@@ -17,7 +17,7 @@ from patchstack.git.handover import GitApply
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
-from patchstack.git.patch.effort import Effort, TooCostly, too_large
+from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, SPARE, Effort, TooCostly, too_large
 from patchstack.git.patch.hunks import Misfit, apply_hunks
 
 if TYPE_CHECKING:
@@ -67,18 +67,12 @@ class Outcome:
 
 MOST_OF_FILE = 400_000
 """The largest file that is patched here, in lines."""
-_SPARE = 60_000_000
-"""The extra time that all patches of an applier may use together beyond their own allowances, in nanoseconds."""
-_A_LINE = 100
-"""The time allowance of a patch for each of its lines, in nanoseconds."""
 
 
 class _Lines:
     """Cache of the lines of recently touched files: the next patch often touches them again."""
 
     LIMIT = 150_000
-    LINE = 30
-    """The time per line of a touched file that is not counted, in nanoseconds: git must read each line too."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -114,7 +108,7 @@ class Applier:
         self.overlay = TreeOverlay(objects, tree)
         self._lines = _Lines(objects)
         self._git: GitApply | None = None
-        self._spare = _SPARE
+        self._spare = SPARE  # for all patches together
 
     def __enter__(self) -> Applier:
         return self
@@ -145,7 +139,7 @@ class Applier:
         problems: list[Problem] = []
         edits: list[tuple[FileDiff, int, str]] = []
         lines = sum(len(hunk.before) + len(hunk.after) for diff in diffs for hunk in diff.hunks)
-        effort = Effort(_A_LINE * lines + self._spare)
+        effort = Effort(A_PATCH_LINE * lines + self._spare)
         try:
             edited = [self._edited(diff, data, effort) for diff in diffs]
         finally:
@@ -194,7 +188,7 @@ class Applier:
             mode, old_oid = diff.new_mode or entry[0], entry[1]
             if diff.hunks or diff.new is None:
                 lines = self._lines.of(old_oid, old)
-                effort.left += self._lines.LINE * len(lines)
+                effort.left += A_FILE_LINE * len(lines)
         if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
             detail = f"{path}: the patch creates it, but it already exists"
             return Problem(fault=Fault.CONFLICT, path=path, detail=detail, line=diff.line)

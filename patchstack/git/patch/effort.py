@@ -15,6 +15,13 @@ MOST_HUNKS = 10_000
 """The largest patch whose hunks are kept in memory for more than one step."""
 
 
+A_FILE_LINE, A_PATCH_LINE = 30, 100
+"""What a patch may take for each line of the files that it changes, which git must read too, and for each line of its
+own, in nanoseconds."""
+SPARE = 60_000_000
+"""What a patch, or a whole series, may take beyond that, in nanoseconds."""
+
+
 class TooCostly(Unsupported):
     """A patch whose hunks take more work than its limit."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from patchstack.git.patch.diff import Hunk, Unsupported
-from patchstack.git.patch.effort import Effort, TooCostly, unbounded
+from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, Effort, TooCostly, unbounded
 
 # The distance from its line up to which a hunk is tried line by line, before the whole file is searched.
 _NEAR = 20
@@ -88,6 +88,19 @@ def apply_hunks(
     return lines
 
 
+def misfit_alone(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit | None:
+    """Return why one hunk fits nowhere in a file without the others, None if it fits. The file is not changed.
+
+    Raises what `apply_hunks` raises.
+    """
+    return None if fits_alone(lines, hunk, effort) else _misfit(lines, number, hunk, effort)
+
+
+def fits_alone(lines: list[bytes], hunk: Hunk, effort: Effort) -> bool:
+    """Return whether one hunk fits in a file without the others. Raises what `apply_hunks` raises."""
+    return _position(lines, hunk, _Placed(), effort) is not None
+
+
 def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None) -> list[int]:
     """Apply hunks to lines, in place, by the rules of `apply_hunks`, up to the first that fits nowhere. Return the line
     index of each."""
@@ -104,6 +117,12 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
         places.append(at)
         placed.add(at, count, new_count, effort)
     return places
+
+
+def effort_for(lines: Sequence[bytes], hunks: Sequence[Hunk], spare: int) -> Effort:
+    """Return the effort that hunks may take on a file, with `spare` nanoseconds beyond what their size allows."""
+    changed = sum(len(hunk.before) + len(hunk.after) for hunk in hunks)
+    return Effort(A_FILE_LINE * len(lines) + A_PATCH_LINE * changed + spare)
 
 
 class _Placed:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.patch.diff import FileDiff, Unsupported
-from patchstack.git.patch.hunks import Misfit, apply_hunks, place_hunks
+from patchstack.git.patch.effort import SPARE
+from patchstack.git.patch.hunks import Misfit, apply_hunks, effort_for, misfit_alone, place_hunks
 from patchstack.upstream.canary.line_owners import Owned, owned_after, unowned
 from patchstack.upstream.canary.strict_chain import Standing
 from patchstack.upstream.canary.touched_paths import TouchedPaths
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary, myers
+
+_MORE = 5 * SPARE
+"""The most that the search for the hunks that do not fit may take for one file, in nanoseconds; then git says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,8 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
     if lines is None:
         raise Unsupported("not a regular file", diff.line)
     whole = list(lines)
-    if len(place_hunks(whole, diff.hunks)) == len(diff.hunks):
+    effort = effort_for(lines, diff.hunks, SPARE)
+    if len(place_hunks(whole, diff.hunks, effort)) == len(diff.hunks):
         if diff.new is None and whole != [b""]:
             detail = f"{shown}: the patch deletes it, but it has lines that the patch does not list"
             return [Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, line=diff.line)]
@@ -83,13 +88,11 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
         assert diff.old is not None
         return Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, hunk=number, line=misfit.line(data))
 
-    found = []
-    for number, hunk in enumerate(diff.hunks, 1):
-        alone = apply_hunks(lines, (hunk,))
-        if isinstance(alone, Misfit):
-            found.append(misplaced(replace(alone, number=number)))
+    effort = effort_for(lines, diff.hunks, _MORE)
+    each = (misfit_alone(lines, number, hunk, effort) for number, hunk in enumerate(diff.hunks, 1))
+    found = [misplaced(misfit) for misfit in each if misfit is not None]
     if not found:  # each hunk fits alone, but not after the others: report the one at which git fails
-        stumbled = apply_hunks(lines, diff.hunks)
+        stumbled = apply_hunks(lines, diff.hunks, effort)
         assert isinstance(stumbled, Misfit)
         found.append(misplaced(stumbled))
     return found

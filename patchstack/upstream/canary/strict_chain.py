@@ -1,6 +1,7 @@
 """Apply a series strictly to many trees, skipping patches that fail. No patch is tried twice on the same lines. The
 result of a patch depends only on the contents of its paths, so it is cached by them, file by file. A patch that is not
-a plain text diff of regular files goes to `Applier`, and from there to git (patchstack/git/apply.py).
+a plain text diff of regular files, or is too costly to place here, goes to `Applier`, and from there to git
+(patchstack/git/apply.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from patchstack.git.apply import Applier, Outcome
 from patchstack.git.objects import EMPTY_TREE, FULL_ID, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, named_paths, parse_diffs
-from patchstack.git.patch.hunks import place_hunks
+from patchstack.git.patch.effort import SPARE, too_large
+from patchstack.git.patch.hunks import effort_for, place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.verify.prefix_trees import apply_patch
@@ -115,7 +117,7 @@ class _Contents:
 
     def _applied(self, content: Content | None, diff: FileDiff) -> tuple[Content | None, int]:
         lines = list(self.lines(content))
-        places = place_hunks(lines, diff.hunks)
+        places = place_hunks(lines, diff.hunks, effort_for(lines, diff.hunks, SPARE))
         if len(places) < len(diff.hunks) or (diff.new is None and lines != [b""]):
             return None, 0
         self._made.append((content, diff))
@@ -360,7 +362,7 @@ class StrictChain:
 
 def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
     """Return a patch's diffs, None if the patch goes to `Applier`."""
-    if patch.anchored or patch.data is None:
+    if patch.anchored or patch.data is None or too_large(patch.data):
         return None
     try:
         return parse_diffs(patch.data)

@@ -4,17 +4,22 @@ removes."""
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from patchstack.git.overlay import Entry
 from patchstack.git.patch.diff import Hunk, Unsupported
-from patchstack.git.patch.hunks import place_hunks
+from patchstack.git.patch.effort import SPARE, Effort
+from patchstack.git.patch.hunks import effort_for, fits_alone, place_hunks
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.similarity import says_something
 from patchstack.upstream.merge.edits import Lines
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch_edits import PathEdit
+
+_AT = attrgetter("at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +73,11 @@ class TakenHunks:
             return
         present = frozenset(lines or ())
         theirs = functools.cache(lambda: self._own.between(change.old, here))
-        for number, (start, end, hunk) in enumerate(self._hunks(path, change, index), 1):
-            edits = [edit for edit in change.edits if start <= edit.at and edit.at + edit.removed <= end]
+        hunks = self._hunks(path, change, index)
+        effort = effort_for(lines or (), [hunk for _, _, hunk in hunks if hunk is not None], SPARE)
+        for number, (start, end, hunk) in enumerate(hunks, 1):
+            inside = change.edits[bisect_left(change.edits, start, key=_AT) : bisect_right(change.edits, end, key=_AT)]
+            edits = [edit for edit in inside if edit.at + edit.removed <= end]
             header = f" ({hunk.header.decode('ascii', 'replace')})" if hunk is not None else f" (line {start + 1})"
             changed = [line for edit in edits for line in _changed(edit, before, after)]
             # Most hunks add a line that the file does not have: those need no diff.
@@ -79,7 +87,7 @@ class TakenHunks:
                 and possible
                 and (
                     all(self._has(path, edit, before, after, lines, theirs(), index) for edit in edits)
-                    or (hunk is not None and applies_backwards(lines, (hunk,)))
+                    or (hunk is not None and applies_backwards(lines, (hunk,), effort))
                 )
             )
             yield f"{shown}: hunk {number}{header}", taken, any(map(says_something, changed))
@@ -109,13 +117,18 @@ class TakenHunks:
         return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
 
 
-def applies_backwards(lines: Lines, hunks: Sequence[Hunk]) -> bool:
-    """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and none of them forwards."""
+def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort | None = None) -> bool:
+    """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and none of them forwards. False
+    if this takes more than the effort."""
+    text = list(lines)
+    effort = effort or effort_for(text, hunks, SPARE)
     turned = tuple(_reversed(hunk) for hunk in hunks)
     try:
-        if len(place_hunks(list(lines), turned)) < len(turned):
+        if len(turned) == 1:
+            return fits_alone(text, turned[0], effort) and not fits_alone(text, hunks[0], effort)
+        if len(place_hunks(list(text), turned, effort)) < len(turned):
             return False
-        return not any(place_hunks(list(lines), (hunk,)) for hunk in hunks)
+        return not any(fits_alone(text, hunk, effort) for hunk in hunks)
     except Unsupported:
         return False
 

@@ -14,6 +14,11 @@ CHAIN = 64
 """A line that occurs more often than this does not split a text (xhistogram.c, max_chain_length)."""
 
 
+_OFTEN, _LEAST = 64, 40_000_000
+"""How often each line may be looked at, and how many looks are always allowed, before the rest is left to Myers' diff.
+git has no such limit: its time grows with the square of the number of changes."""
+
+
 class Edit(NamedTuple):
     """A change of one side: `removed` lines from line `at` of the old text, `added` from line `to` of the new one."""
 
@@ -85,6 +90,7 @@ class _Compared:
         """Mark the lines that change."""
         whole = 0, len(self.old), 0, len(self.new)
         pending: list[tuple[int, int, int, int, Sequence[bytes] | None]] = [(*whole, None)]
+        left = max(_LEAST, _OFTEN * (len(self.old) + len(self.new)))
         while pending:
             first, last, start, end, lines = pending.pop()
             if lines is not None:  # both parts are done
@@ -101,7 +107,8 @@ class _Compared:
                     self.old_changed[first:last], self.new_changed[start:end] = known
                     continue
                 pending.append((first, last, start, end, lines))
-            run, common = self._best(first, last, start, end)
+            left -= last - first + end - start
+            run, common = self._best(first, last, start, end) if left > 0 else (None, True)
             if run is None and common:
                 self._classic(first, last, start, end)
             elif run is None:
@@ -124,7 +131,9 @@ class _Compared:
 
     def _best(self, first: int, last: int, start: int, end: int) -> tuple[_Run | None, bool]:
         """Return the common run that splits a region, and whether the region has any common line."""
-        best: _Run | None = None
+        old, line_places, known = self.old, self._index.places, self._around
+        best: tuple[int, int, int] | None = None
+        longest = 0
         rarest = CHAIN + 1
         common = False
         at = start
@@ -144,28 +153,22 @@ class _Compared:
             place = low
             while place < high:
                 common = True
-                run, rare = self._extended(found[place], at, high - low, (first, last, start, end))
-                after = max(after, run.new + run.length)
-                if best is None or run.length > best.length or rare < rarest:
-                    best, rarest = run, rare
-                place = bisect_right(found, run.old + run.length - 1, place + 1, high)
+                here = found[place]
+                # The whole common run around two equal lines, and how often its rarest line is in the region.
+                above, below = known.get((here, at)) or self._followed(here, at)
+                above = max(above, first, here - (at - start))
+                below = min(below, last, here + (end - at))
+                rare, number = high - low, above
+                while rare > 1 and number < below:  # git's code counts lines until one is unique
+                    others = line_places[old[number]]
+                    rare = min(rare, bisect_left(others, last) - bisect_left(others, first))
+                    number += 1
+                after = max(after, at + below - here)
+                if below - above > longest or rare < rarest:
+                    best, longest, rarest = (above, at - (here - above), below - above), below - above, rare
+                place = bisect_right(found, below - 1, place + 1, high)
             at = after
-        return best, common
-
-    def _extended(self, old: int, new: int, count: int, region: tuple[int, int, int, int]) -> tuple[_Run, int]:
-        """Return the whole common run around two equal lines, and how often its rarest line is in the region."""
-        first, last, start, end = region
-        above, below = self._around.get((old, new)) or self._followed(old, new)
-        above = max(above, first, old - (new - start))
-        below = min(below, last, old + (end - new))
-        rare = count
-        # git's code counts lines until one is unique.
-        for number in range(above, below) if rare > 1 else ():
-            found = self._index.places[self.old[number]]
-            rare = min(rare, bisect_left(found, last) - bisect_left(found, first))
-            if rare == 1:
-                break
-        return _Run(above, new - (old - above), below - above), rare
+        return _Run(*best) if best is not None else None, common
 
     def _followed(self, old: int, new: int) -> tuple[int, int]:
         """Return the first old line, and the line after the last, of the common run around two equal lines in the whole

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.git.patch.diff import FileDiff, Hunk
-from patchstack.git.patch.hunks import place_hunks
+from patchstack.git.patch.effort import SPARE, TooCostly, too_large
+from patchstack.git.patch.hunks import effort_for, place_hunks
 from patchstack.upstream.canary.strict_chain import Content, Slot, StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
 from patchstack.upstream.merge.histogram import Edit, Index
@@ -20,8 +21,8 @@ _LOOK = 200  # lines that are searched for a NUL, which marks a binary file
 @dataclass(frozen=True, slots=True)
 class PathEdit:
     """A patch's change at one path: the slots before and after, and the edits between their lines. `edits` is None if
-    one side is not a text. `spans` are the hunks' ranges in the old file, first line and the one after the last,
-    including context; empty if the patch is left to git.
+    one side is not a text, or the patch is too large or too costly to read here. `spans` are the hunks' ranges in the
+    old file, first line and the one after the last, including context; empty if the patch is left to git.
     """
 
     path: bytes
@@ -56,8 +57,9 @@ class OwnEdits:
             paths = self.chain.touched.paths
             diffs = {diff.path: diff for diff in self.chain.steps(index) or ()}
             found = self._changes[index] = {}
+            large = too_large(self.chain.data(index))
             for place, old, new in self._journal[index] or ():
-                found[paths[place]] = self._edit(paths[place], old, new, diffs.get(paths[place]))
+                found[paths[place]] = self._edit(paths[place], old, new, diffs.get(paths[place]), large=large)
         return found
 
     def lines(self, slot: Slot) -> Lines | None:
@@ -90,13 +92,16 @@ class OwnEdits:
         self._indexed[content] = found
         return found
 
-    def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None) -> PathEdit:
+    def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None, *, large: bool) -> PathEdit:
         before, after = self.lines(old), self.lines(new)
-        if before is None or after is None:
+        if before is None or after is None or large:
             return PathEdit(path, old, new, None, ())
         if diff is None or diff.old != diff.new:
             return PathEdit(path, old, new, compare(before, after), ())
-        places = place_hunks(list(before), diff.hunks)
+        try:
+            places = place_hunks(list(before), diff.hunks, effort_for(before, diff.hunks, SPARE))
+        except TooCostly:
+            return PathEdit(path, old, new, None, ())
         spans: list[tuple[int, int]] = []
         found: list[Edit] = []
         shift = 0

@@ -197,6 +197,8 @@ class Carrier:
         theirs = self._own.lines(change.new)
         if file.lines is None or theirs is None:
             return _File(file.slot, file.lines, ())
-        if change.old is None or change.edits is None:
+        if self._own.lines(change.old) is None:
             return _File(file.slot, file.lines, compare(theirs, file.lines))
+        if change.edits is None:  # too costly: no later patch is merged into the text
+            return _File(file.slot, None, ())
         return _File(file.slot, file.lines, without(theirs, file.lines, file.left, change.edits))

@@ -77,6 +77,18 @@ def test_a_misfit_is_explained_with_the_effort_that_is_left() -> None:
         assert isinstance(short, Misfit) and short.number == full.number
 
 
+def work(case: family.Hostile) -> int:
+    """The work of placing the hunks of a case, in nanoseconds of a slow machine."""
+    (diff,) = parse_diffs(case.patches[0])
+    effort = Effort(10**15)
+    assert not isinstance(apply_hunks(case.files["a"].split(b"\n"), diff.hunks, effort), Misfit)
+    return 10**15 - effort.left
+
+
+def test_the_work_for_hunks_at_one_place_grows_with_their_number() -> None:
+    assert work(family.hunks_at_one_place(800)) < 2.5 * work(family.hunks_at_one_place(400))
+
+
 @pytest.mark.parametrize("where", ["fd::17", "ext::sh -c id", "x://y/z", "remote-foo::bar", "FTP://a/b"])
 def test_an_address_that_starts_a_helper_of_git_is_refused(where: str) -> None:
     with pytest.raises(UsageError, match="is not the address of a repository: git would start git-remote-"):

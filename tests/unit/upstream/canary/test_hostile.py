@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import hostile_patches as family
+from patchstack.git.objects import Objects
+from patchstack.series.files.directory import load_series
+from patchstack.upstream.canary.strict_chain import StrictChain
+from patchstack.upstream.merge import patch_edits
 from tests.conftest import RunCli
-from tests.support.builders import edited, mail, new_file, new_link, write_series
-from tests.support.moving import kernel, look, moved, told_by_git
+from tests.support.builders import RepoBuilder, edited, mail, new_file, new_link, write_series
+from tests.support.moving import Steps, kernel, look, moved, told_by_git
+from tests.support.oracle import Oracle, objects_of
 
 ODD = {
     "empty": (b"", "malformed"),
@@ -49,3 +55,43 @@ def test_names_with_quotes_and_blanks_are_followed(tmp_path: Path, run_cli: RunC
     )
     (patch,) = look(fork, run_cli, "--strict", "--blame")["patches"]
     assert (patch["state"], patch["first_broken"]["pr"]) == ("conflict", 2)
+
+
+COSTLY = {
+    "hunks at one place": family.hunks_at_one_place(150),
+    "many hunks": family.many_hunks(200),
+    "backwards": family.hunks_backwards(200),
+    "far away": family.hunks_far_away(10),
+    "a near match": family.near_match(20_000, 300),
+    "a large file": family.new_large_file(120_000),
+    "renames": family.renames(100),
+    "twice": family.one_path_twice(100),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_a_costly_patch_applies_where_git_applies_it(name: str, tmp_path: Path) -> None:
+    case = COSTLY[name]
+    repo = RepoBuilder(tmp_path / "repo")
+    repo.commit("The pin", dict(case.files))
+    repo.commit("Moved", {path: b"moved\n" + text for path, text in list(case.files.items())[:20]})
+    trees = [repo.git("rev-parse", f"{commit}^{{tree}}") for commit in ("HEAD~1", "HEAD")]
+    (data,) = case.patches
+    write_series(tmp_path / "series", {"0001-costly.patch": data})
+    oracle = Oracle(tmp_path / "oracle", objects_of(repo.path))
+    objects = Objects()
+    objects.add_directory(objects_of(repo.path), "repo")
+    with StrictChain(objects, load_series(tmp_path / "series").patches) as chain:
+        found = [chain.run(tree).applied for tree in trees]
+    assert found == [(oracle.apply(tree, data) is not None,) for tree in trees]
+
+
+def test_a_patch_too_costly_to_compare_merges_only_where_upstream_left_its_file_alone(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: Steps = (("One", kernel(l10="ours")), ("Two", {"README": "ours\n"}))
+    fork = moved(tmp_path, steps, ("Far away (#1)", kernel(l250="theirs")))
+    assert [patch["threeway"] for patch in look(fork, run_cli)["patches"]] == ["clean", "clean"]
+    monkeypatch.setattr(patch_edits, "SPARE", -(10**12))
+    found = look(fork, run_cli)["patches"]
+    assert [(patch["strict"], patch["threeway"]) for patch in found] == [("clean", "conflict"), ("clean", "clean")]

@@ -6,9 +6,11 @@ import random
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from patchstack.upstream.merge import histogram as module
 from patchstack.upstream.merge.histogram import Edit, Index, histogram
 from patchstack.upstream.merge.text import edits, myers
 from tests.support.builders import run_git
@@ -121,3 +123,12 @@ def test_the_edits_turn_one_text_into_the_other(old: list[bytes], new: list[byte
         made += new[edit.to : edit.to + edit.added]
         at = edit.at + edit.removed
     assert made + old[at:] == new
+
+
+def test_beyond_its_limit_the_rest_is_left_to_myers(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = b"".join(b"%d\n" % number for number in range(60))
+    new = old.replace(b"20\n", b"x\n").replace(b"40\n", b"y\nz\n")
+    whole = edits(old, new)
+    monkeypatch.setattr(module, "_LEAST", 0)
+    monkeypatch.setattr(module, "_OFTEN", 1)
+    assert edits(old, new) == whole == myers(old, new)
