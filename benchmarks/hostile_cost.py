@@ -90,8 +90,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 """The measured commands, by their names in the table. `verify` also gets git's tree."""
 ANSWERS = {"verify": ((0,), (1, 2)), "apply-only": ((0,), (1, 2)), "lint": ((0, 1), (1, 2)), "canary": ((0, 1), (1, 2))}
-"""Exit codes for a patch that git accepts, and for one that it refuses. Lint may have findings for one that applies, and
-it may fail on canary's commit."""
+"""Exit codes for a patch that git accepts, and for one that it refuses. Lint may have findings for one that applies,
+and it may fail on canary's commit."""
 _MOVED = 20
 """The number of files that the commit after the pin changes."""
 
