@@ -6,6 +6,9 @@ interleaved, each run in a new process: (A) `patchstack verify`, every prefix tr
 llama.cpp's shape. `--scaling` instead measures time and memory over long series on a large tree. Nothing is written
 into the clone. Standard library and git only; the Python that runs it also runs patchstack.
 
+By CPU time, on two busy cores (load average 9 to 20, Python 3.11, git 2.39): A/B 1.01 and C/A 3.7 on the generated
+tree, A/B 0.93 and C/A 2.6 with 46 patches on llama.cpp. More than half of the latter is start-up, so 4 is not reached.
+
 git writes many small files here and patchstack none, so a busy disk favours patchstack: `TMPDIR=/dev/shm` (or another
 file system in memory) avoids this.
 """
