@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from hypothesis import HealthCheck, settings
 
 from tests.support.builders import snapshot
 from tests.support.checkout import ROOT
@@ -27,6 +28,10 @@ from tests.support.schemas import against_schema
 _UNHERMETIC = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "EMAIL", "PAGER", "EDITOR", "VISUAL", "FORCE_COLOR", "CLICOLOR_FORCE")
 _PREFIXES = ("GIT_", "PATCHSTACK_", "DOCKER_", "BUILDX_", "CCACHE_", "CUDA")
 _DEAD_PROXY = "http://127.0.0.1:9"
+
+# A time limit for each example fails falsely on a busy machine. What an input may cost has tests of its own.
+settings.register_profile("patchstack", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patchstack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patchstack.llama.traces.records import CUT_AT, Record, Summary, Unreadable, plain, read_record
@@ -159,7 +159,6 @@ def test_no_line_takes_long(line: bytes) -> None:
     assert time.process_time() - before < 5
 
 
-@settings(deadline=None)  # of each example: a busy machine exceeds it
 @given(st.binary(max_size=400), st.integers(1, 64))
 def test_no_bytes_end_the_reader(rubbish: bytes, size: int) -> None:
     log = b"trace_serving " + rubbish + b"\n" + rubbish + b"kv_paged event=" + rubbish + b"\n" + ROUTE.encode() + b"\n"
