@@ -201,7 +201,7 @@ def test_garbage_and_halves_are_no_crash(tmp_path: Path, cuobjdump: Cuobjdump) -
     (tmp_path / BIN / "libhalf.so").write_bytes(whole[: len(whole) // 2])
     found = proofs(tmp_path, cuobjdump, "121a", fp4_sources=True)
     assert found["machine"].verdict is FAIL
-    assert "libhalf.so ends before" in found["machine"].detail
+    assert "libhalf.so is truncated" in found["machine"].detail
     assert found["cuda-arch"].verdict is INVALID
     assert "it is not known whether libhalf.so has device code" in found["cuda-arch"].detail
     assert found["fp4"].verdict is INVALID

@@ -48,7 +48,7 @@ def test_an_empty_path_is_no_reason_to_fail(run_patchstack: RunCli, monkeypatch:
     ran = run_patchstack("doctor")
     assert ran.code == 3, ran
     assert ran.stdout.splitlines()[-1] == "verify cannot run; builds can run nowhere"
-    assert "missing: git, for everything" in ran.stdout
+    assert "missing: git, for all commands" in ran.stdout
     assert ran.stderr == ""
 
 

@@ -192,7 +192,7 @@ def test_a_job_of_another_engine_is_no_company(containers: ContainerEngine, host
     assert isinstance(host, RunsServers)
     with (
         host.start(shell("sleep 60", image=None), lambda _: None) as server,
-        pytest.raises(UsageError, match="another engine"),
+        pytest.raises(UsageError, match="a different engine"),
         containers.start(shell("true"), lambda _: None, beside=server),
     ):
         pass

@@ -41,7 +41,7 @@ def test_a_container_tells_the_machine_it_is_on_and_what_it_cannot_see(ask: Ask)
     flight = preflight(ask, Wanted(gpu=False, settle=0.0), places=PLACES)
     (containers,) = [check for check in flight.checks if check.name == "containers"]
     assert containers.verdict is Verdict.INVALID
-    assert containers.words.startswith("this is inside a container (")
+    assert containers.words.startswith("other containers are not visible from inside a container (")
 
 
 def test_the_lock_in_a_volume_holds_between_containers(ask: Ask) -> None:

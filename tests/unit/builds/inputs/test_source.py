@@ -137,9 +137,9 @@ def test_what_is_no_directory_of_files_is_refused(tmp_path: Path) -> None:
 
 def test_a_blob_that_is_nowhere_is_left_out_if_no_compiler_reads_it_and_missed_if_one_does(tmp_path: Path) -> None:
     fork = a_fork(tmp_path)
+    untouched, other = (fork.upstream.blob(fork.pin, path) for path in ("big/untouched.gguf", "src/other.cpp"))
     for repository in (fork.upstream, fork.repo):
-        path = repository.loose(fork.upstream.blob(fork.pin, "big/untouched.gguf"))
-        path.unlink(missing_ok=True)
+        repository.loose(untouched).unlink(missing_ok=True)
     whole = [repository.path / ".git" / "objects" / "pack" for repository in (fork.upstream, fork.repo)]
     assert not any(list(directory.glob("*.pack")) for directory in whole), "the clone has it in a pack"
     source = the_source(fork, tmp_path)
@@ -147,7 +147,7 @@ def test_a_blob_that_is_nowhere_is_left_out_if_no_compiler_reads_it_and_missed_i
     assert "omitted 1 files that are not available and that no compiler reads" in source.notes[0]
     assert "big/untouched.gguf" not in unpacked(source)
     for repository in (fork.upstream, fork.repo):
-        repository.loose(fork.upstream.blob(fork.pin, "src/other.cpp")).unlink(missing_ok=True)
+        repository.loose(other).unlink(missing_ok=True)
     with pytest.raises(MissingError, match="1 source files of the tree are not available") as error:
         the_source(fork, tmp_path)
     assert error.value.problems == ("src/other.cpp",)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack import workspace
 from patchstack.series.mirror import adopt as adopting
+from patchstack.workspace import write
 from tests.conftest import Patchstack, Ran
 from tests.support.builders import Fork, a_fork, edited, new_file, run_git, snapshot, write_series
 
@@ -195,7 +195,7 @@ def test_a_killed_run_is_finished_by_the_same_command(
 ) -> None:
     patches = quilt(fork)
     fork.upstream.git("branch", "unconcerned")
-    step = {"objects": (adopting, "read_fork"), "branch": (adopting, "carry_out"), "mirror": (workspace, "add_series")}
+    step = {"objects": (adopting, "read_fork"), "branch": (adopting, "carry_out"), "mirror": (write, "add_series")}
     with monkeypatch.context() as patched:
         owner, name = step[after]
         patched.setattr(owner, name, killed)
