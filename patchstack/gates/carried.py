@@ -1,8 +1,8 @@
-"""The copy of a suite in a decision: its entry in the workspace file, the digests of its models, and the files it
-names.
+"""The copy of a suite in a decision: the suite's entry in the workspace file, the digests of its models, and the files
+that it names.
 
-So the verdicts of the decision can be drawn again after the workspace file changed. The copy is JSON, and is read by
-the same code as the workspace file.
+With this copy, the verdicts of the decision can be recomputed after the workspace file changed. The copy is JSON, and
+the code that reads the workspace file also reads the copy.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MOST = 16 << 20  # the largest file that a gate may name, in bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraGate:
-    """A gate that the workspace file does not have: its entry as it would be written there, and the contents of the
-    files that the entry names."""
+    """A gate that is not in the workspace file. `entry` is the gate's entry as it would be written in that file. The
+    gate also has the contents of the files that the entry names."""
 
     entry: Mapping[str, Any]
     files: Mapping[str, bytes]
@@ -33,17 +33,17 @@ class ExtraGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedSuite:
-    """A suite: its name, and its content as JSON. The keys have the order of the workspace file, because states are run
-    in that order."""
+    """A suite: its name, and its content as JSON. The JSON keys keep the order of the workspace file, because states
+    run in this order."""
 
     name: str
     content: bytes
 
 
 def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequence[ExtraGate] = ()) -> CarriedSuite:
-    """Return the copy of a workspace's suite for a decision, with `more` gates at its end. A suite that the file does
-    not have consists of these. `keep` stores the contents of the files that its gates name, and returns their digests.
-    Raises `ConfigError` for a file that is too large."""
+    """Return the copy of a workspace's suite for a decision, with the gates in `more` added at the end. If the
+    workspace file does not have the suite, the copy contains only the gates in `more`. `keep` stores the contents of
+    the files that the gates name, and returns their digests. Raises `ConfigError` for a file that is too large."""
     document = read_yaml(workspace, comments=False)
     entry = (document.get("suites") or {}).get(name) or {}
     contents = {text: _named_file(workspace.parent, text) for text in sorted(set(_texts(entry)))}
@@ -65,8 +65,8 @@ def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequen
 
 
 def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: Path) -> Suite:
-    """Return the suite from its copy in a decision, with its files below an empty directory. `read` returns the content
-    of a digest and size.
+    """Read a suite from its copy in a decision, and write the suite's files below `directory`, which must be empty.
+    `read` returns the content with a digest and a size.
 
     Raises `ConfigError` for an unusable copy, and `MissingError` if a file is missing.
     """
@@ -87,7 +87,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
             raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
-    workspace = directory / "patchstack.yaml"  # not written: it names the directory of the files
+    workspace = directory / "patchstack.yaml"  # left out: it is the name of the temporary directory of the files
     problems: list[str] = []
     top = Node(read_again, workspace, "", problems)
     parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))
@@ -95,7 +95,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
 
 
 def carried_name(content: bytes) -> str:
-    """Return the name of a suite from its copy in a decision; empty if it has none."""
+    """Return the name of a suite from its copy in a decision. Return an empty text if the copy is unusable."""
     try:
         return str(json.loads(content)["suite"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -103,7 +103,8 @@ def carried_name(content: bytes) -> str:
 
 
 def _named_file(root: Path, text: str) -> bytes | None:
-    """Return the content of a file below the workspace's directory; None for a text that is not the name of a file."""
+    """Return the content of a file below the workspace's directory. Return None if the text is not the name of a file
+    there."""
     if not text or len(text) > 255 or "\n" in text or "\0" in text or not _inside(text):
         return None
     path = root / text

@@ -1,8 +1,9 @@
 """Judge a gate on a build that may lack the feature that the gate checks.
 
-A gate that comes with a patch must not PASS without the patch. It may FAIL, or be impossible: its program is not in the
-build, or rejects an unknown argument. An impossible run is normally INVALID, and nothing is kept. Here it is a valid
-answer, so the observation is kept, and others can draw the same verdict from it.
+A gate that was added with a patch must not PASS without the patch. Without the patch, the gate may FAIL, or it may be
+impossible: its program is not in the build, or the program rejects an unknown argument. For other gates such a run is
+INVALID, and no observation is stored. Here it is a valid answer, so the observation is stored, and others can reach the
+same verdict from it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ IMPOSSIBLE = "impossible"
 
 
 class _Impossible(Exception):
-    """The gate is impossible on this build. `attempts` are the tries that show it."""
+    """The gate is impossible on this build. `attempts` are the runs that show this."""
 
     def __init__(self, why: str, attempts: tuple[Attempt, ...] = ()) -> None:
         super().__init__(why)
@@ -32,8 +33,8 @@ class _Impossible(Exception):
 
 
 def judge_without(gate: Gate, runner: Observer) -> Judgement:
-    """Observe a gate on a build without its patch, and judge it. The verdict is also FAIL if the gate is impossible
-    there.
+    """Observe a gate on a build without the gate's patch, and judge it. The verdict is also FAIL if the gate is
+    impossible on this build.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -51,8 +52,8 @@ def judge_without(gate: Gate, runner: Observer) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    """An `Observer` that ends the gate if a program is missing, or rejects its arguments. Other builds are not watched,
-    because missing programs there prove nothing about this one."""
+    """An `Observer` that stops the gate if a program is missing or rejects its arguments. Programs of other builds are
+    not watched, because they prove nothing about this build."""
 
     runner: Observer
 

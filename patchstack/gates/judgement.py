@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict of one gate. `reason` is a sentence. `actual` and `expected` are short texts for a table (a digest,
-    `1146/1146`). `details` are further values for a document."""
+    """The verdict of one gate. `reason` is a sentence. `actual` and `expected` are short texts for a table, for example
+    a digest or `1146/1146`. `details` are further values for a JSON document."""
 
     verdict: Verdict
     reason: str
@@ -30,15 +30,16 @@ class Judgement:
 
     @property
     def recalled(self) -> tuple[str, ...]:
-        """The keys of observations that were already known, and that no attempt of this gate made."""
+        """The keys of the judged observations that this gate did not make itself."""
         judged = [one for one in self.attempts if one.complaint is None]
         made = {one.key for one in judged if not one.recalled}
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
 
     @property
     def source(self) -> Source | None:
-        """The source of the judged observations: now, if any was made now; else recorded evidence, if any is; else this
-        machine's cache. The oldest one of several. None if nothing was judged."""
+        """The source of the judged observations. Observations made now take precedence over recorded evidence, and
+        recorded evidence takes precedence over this machine's cache. If several sources remain, the oldest one counts.
+        It is None if nothing was judged."""
         found = [one.source for one in self.attempts if one.complaint is None]
         for origin in (Origin.OBSERVED, Origin.RECORDED, Origin.RECALLED):
             if of_it := [one for one in found if one.origin is origin]:
@@ -47,17 +48,18 @@ class Judgement:
 
 
 def verdict_of(failure: Fault | ServerAnswers) -> Verdict:
-    """Return FAIL if the build is the cause, and INVALID if the cause is not known."""
+    """Return FAIL if the build caused the failure. Return INVALID if the cause is not known."""
     return Verdict.FAIL if failure.by_build else Verdict.INVALID
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the worst verdict: FAIL before INVALID before PASS; INVALID for an empty sequence."""
+    """Return the worst verdict. FAIL is worse than INVALID, and INVALID is worse than PASS. Return INVALID for an empty
+    sequence."""
     return next((one for one in (Verdict.FAIL, Verdict.INVALID, Verdict.PASS) if one in verdicts), Verdict.INVALID)
 
 
 def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
-    """Judge a difference: INVALID for a near tie, else FAIL."""
+    """Judge a difference: INVALID for a near tie, otherwise FAIL."""
     if found.within(margin):
         return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
     return Verdict.FAIL, reason

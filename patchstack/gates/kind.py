@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgementTable:
-    """A table of a gate's measurements for a terminal. Titles from index `folding` on may wrap between words."""
+    """A table of a gate's measurements for a terminal. Titles may wrap between words from index `folding` on."""
 
     titles: tuple[str, ...]
     rows: Sequence[Sequence[str]]
@@ -27,11 +27,11 @@ class JudgementTable:
 class Kind(Generic[S]):
     """A gate kind. mypy checks that `run` takes the type that `make` returns.
 
-    `version` is part of the key of every observation: raise it when the kind observes something different. `about` is
-    the first line of its command's help. `make` makes settings from values and complains about invalid combinations.
-    `run` observes and returns a judgement. `needs_gpu` says whether the gate needs a GPU on a build that uses one; the
-    suite may override it. `programs` are the programs of the build that the gate always runs. `table` returns the table
-    for a terminal.
+    `version` is part of the key of every observation. Raise it if the kind observes something different. `about` is the
+    first line of the kind's help. `make` creates the settings from values and reports invalid combinations. `run`
+    observes and returns a judgement. `needs_gpu` is true if the gate needs a GPU on a build that uses one. The suite
+    may override it. `programs` are the programs of the build that the gate always runs. `table` returns the table for a
+    terminal.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Kind(Generic[S]):
 
     @property
     def key(self) -> str:
-        """The name of the kind in the key of an observation."""
+        """The name of the kind in the keys of observations."""
         return f"{self.name}/{self.version}"
 
     def read(self, node: Node, models: Models) -> S:
-        """Return the settings of a suite's entry. Complaints go to the node."""
+        """Return the settings of a suite's entry. Problems are reported on the node."""
         made = self.make(read_values(node, self.settings, models))
         node.finish()
         return made

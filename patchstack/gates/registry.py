@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A kind: its name, its sentence in the help, and the function that imports it."""
+    """A kind: its name, its one-sentence help, and the function that imports the kind."""
 
     name: str
     summary: str
@@ -24,7 +24,7 @@ KINDS: dict[str, Entry] = {}
 
 
 def kind_of(name: str) -> Kind[Any]:
-    """Import a kind. Raises `KeyError` for a name that is not one of `KINDS`."""
+    """Import a kind. Raises `KeyError` for a name that is not in `KINDS`."""
     return KINDS[name].load()
 
 

@@ -28,8 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One gate of a suite: its name, its kind, and the settings of the kind. `line` is its line in the file. `gpu`: it
-    needs a GPU on a build that uses GPUs."""
+    """One gate of a suite: its name, its kind, and the settings of the kind. `line` is its line number in the file.
+    `gpu` is true if the gate needs a GPU on a build that uses GPUs."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """An ordered list of gates. `what` is its purpose; `allow` are the preflight checks that may fail."""
+    """An ordered list of gates. `what` is its purpose. `allow` lists the preflight checks that may fail."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class Suite:
     allow: tuple[str, ...] = ()
 
     def only(self, names: Sequence[str]) -> Suite:
-        """Return the suite with only the gates of those names. Raises `UsageError` for an unknown name."""
+        """Return the suite with only the named gates. Raises `UsageError` for an unknown name."""
         known = [gate.name for gate in self.gates]
         if unknown := [name for name in names if name not in known]:
             near = difflib.get_close_matches(unknown[0], known, 1)
@@ -59,7 +59,7 @@ class Suite:
 
 
 def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
-    """Return the suites of a workspace. Raises `ConfigError` with every complaint, each with its line."""
+    """Return the suites of a workspace. Raises `ConfigError` with all problems, each with its line number."""
     problems: list[str] = []
     models = read_models(workspace, problems)
     node = workspace.suites.complaining_to(problems) if workspace.suites is not None else None
@@ -70,7 +70,7 @@ def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
 
 
 def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
-    """Return the suite of that name, or the only one. Raises `UsageError`."""
+    """Return the suite with that name, or the only suite if no name is given. Raises `UsageError` if this fails."""
     names = [suite.name for suite in suites]
     if not suites:
         raise UnknownName(f"{path} has no suites", hint=NO_SUITES)
@@ -86,9 +86,11 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
 def run_suite(
     suite: Suite, runner: Observer, *, of: str = "", unfit: str | None = None
 ) -> Iterator[tuple[Gate, Judgement]]:
-    """Yield every gate in order with its judgement. Each is a task while it runs. `of` names the build in a word, if
-    there are several. A gate for which something is missing (a model, a program) is INVALID, and the others still run.
-    `unfit` is the reason why the GPU cannot be used now: a gate that needs it is INVALID, and not run.
+    """Run the gates in order, and yield each gate with its judgement.
+
+    The progress display shows each gate as a task while it runs. `of` is a word for the build, and is empty if there is
+    only one build. If a model or program is missing, the gate is INVALID, and the next gates still run. `unfit` is the
+    reason why the GPU cannot be used now. A gate that needs the GPU is then INVALID, and is not run.
 
     Raises `EngineLost`, `EngineUnavailable`, and `UsageError` for a suite without gates.
     """
@@ -106,12 +108,13 @@ def run_suite(
 
 
 def place(number: int, total: int) -> str:
-    """Return the position of a gate for its progress line: `, 3 of 23`; empty for the only one."""
+    """Return the position of a gate for its progress line, for example `, 3 of 23`. Return an empty text for the only
+    gate."""
     return f", {number} of {total}" if total > 1 else ""
 
 
 def judge_gate(gate: Gate, runner: Observer) -> Judgement:
-    """Observe and judge a gate. The verdict is INVALID if something is missing (a model, a program).
+    """Observe and judge a gate. The verdict is INVALID if a model or program is missing.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """

@@ -1,9 +1,10 @@
-"""The gate `backend-ops`: a backend gives the CPU's results for operators, in every case of a reference.
+"""The gate `backend-ops`: a backend gives the same results as the CPU for operators, in every case of a reference.
 
 `test-backend-ops` prints OK and exits with 0 even if it skipped the named backend, or if no case matched. Its total
-shrinks if a backend no longer supports a case. So the named backend must have been tested, all parts of the output must
-agree, each operator must have cases, and the cases are compared with a reference, by name. The list of cases comes from
-the run itself, because `support` leaves out the cases of fused graphs. `support` shows why a case was lost.
+shrinks if a backend no longer supports a case. Therefore the gate requires that the named backend was tested, that all
+parts of the output agree, and that each operator has cases. It also compares the names of the cases with a reference.
+The list of cases is read from the test run, because `support` leaves out the cases of fused graphs. `support` shows why
+a case was lost.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ _NOT_LINKED = 127  # the dynamic loader's exit code for a missing library or sym
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """`ops` are names for `-o`: operators (patches may add some), or full names of cases. `expected` is the minimum
+    """The settings of the gate.
+
+    `ops` are names for `-o`: operators (also those that patches add), or full names of cases. `expected` is the minimum
     number of cases that must run. `cases` are the cases that must run. The first `alone_cases` failing cases are each
-    run `alone` times by themselves, because inputs are random, and a rate is more informative than one failure."""
+    run `alone` times on their own. Inputs are random, so a failure rate is more informative than one failure.
+    """
 
     backend: str
     ops: tuple[str, ...]
@@ -55,11 +59,11 @@ class OperatorSettings:
     tries: int = 3
 
     def test(self, ops: Sequence[str], what: str) -> Invocation:
-        """Return the invocation that tests some operators or cases."""
+        """Return the invocation that tests the given operators or cases."""
         return self._invocation(what, ("test", "-b", self.backend, "-o", ",".join(ops), "-j", "1"))
 
     def support(self) -> Invocation:
-        """Return the invocation that lists the supported cases. It is fast and computes nothing."""
+        """Return the invocation that lists the supported cases. It is fast, because it computes nothing."""
         args = ("support", "-b", self.backend, "-o", ",".join(self.ops), "--output", "csv")
         return self._invocation("supported cases", args)
 
@@ -70,7 +74,8 @@ class OperatorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """The failure rate of a case that ran by itself: it failed in `failed` of `runs` judged runs."""
+    """The failure rate of a case that was run on its own. `runs` is the number of runs that could be judged, and
+    `failed` the number of those that failed."""
 
     name: str
     failed: int
@@ -82,7 +87,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseList:
-    """The cases of a reference. `names` are sorted, and may repeat; None if only count and digest are known."""
+    """The cases of a reference. `names` are sorted, and a name may occur several times. `names` is None if only the
+    count and the digest are known."""
 
     count: int
     sha256: str
@@ -91,8 +97,8 @@ class CaseList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The difference between the cases that ran and a reference. `lost` and `new` are names. `unknown`: the sets
-    differ, but the reference has no names; at least `fewer` cases are then missing."""
+    """The difference between the cases that ran and a reference. `lost` and `new` are names of cases. `unknown` is true
+    if the cases differ and the reference has no names. In this situation, at least `fewer` cases are missing."""
 
     lost: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -101,7 +107,7 @@ class Coverage:
 
 
 def digest_of(names: Iterable[str]) -> str:
-    """Return the SHA-256, in hex, of the sorted names, each with a newline."""
+    """Return the SHA-256, in hex, of the sorted names with a newline after each."""
     return hashlib.sha256("".join(f"{name}\n" for name in sorted(names)).encode()).hexdigest()
 
 
@@ -122,9 +128,9 @@ def compared(names: Sequence[str], reference: CaseList) -> Coverage:
 
 
 def read_case_list(path: Path) -> CaseList:
-    """Read a file with one full name per line; blank lines and lines that start with `#` are ignored.
+    """Read a file with one full name per line. Blank lines and lines that start with `#` are ignored.
 
-    Raises `MissingError` if it cannot be read, and `ConfigError` if it has no cases.
+    Raises `MissingError` if the file cannot be read, and `ConfigError` if it has no cases.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -143,12 +149,12 @@ def read_case_list(path: Path) -> CaseList:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text can be the digest of a list."""
+    """Return whether a text can be the digest of a list of cases."""
     return _DIGEST.match(text) is not None
 
 
 def op_problem(name: str) -> str | None:
-    """Return why a name cannot be that of an operator or a case; None if it can."""
+    """Return why a name cannot be the name of an operator or a case. Return None if it can."""
     if not name.strip() or name != name.strip():
         return f"{name!r} is not an operator"
     if "(" not in name and "," in name:
@@ -158,7 +164,7 @@ def op_problem(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The cases that must run: a file, or count and digest."""
+    """The cases that must run, given as a file, or as a count and a digest."""
 
     written: str = "a mapping: `file`, or `count` and `sha256`"
     option: Any = Path
@@ -263,10 +269,11 @@ def settings_of(values: Values) -> OperatorSettings:
 
 
 def run(settings: OperatorSettings, runner: Observer) -> Judgement:
-    """Test the operators, list the supported cases, repeat failing cases alone, and judge.
+    """Test the operators, list the supported cases, run failing cases again on their own, and judge.
 
-    If the base is known, its test program is run with this build's libraries, so that a candidate does not provide its
-    own test. If that does not run, this build's own program is used, and the judgement says so.
+    If the base build is known, its test program is run with the libraries of the judged build, so that a candidate
+    cannot provide its own test. If this program does not run, the judged build's own program is used, and the judgement
+    says so.
     """
     if runner.context.judge is not None:
         with contextlib.suppress(MissingError), runner.judged_with(PROGRAM, runner.context.judge) as borrowed:
@@ -407,8 +414,8 @@ def _details(
 
 
 def _tested_well(settings: OperatorSettings) -> Complete:
-    """Return a function that checks whether a test run can be judged: the backend was tested, and the output is
-    consistent."""
+    """Return a function that checks whether a test run can be judged. This requires that the backend was tested, and
+    that the output is consistent."""
 
     def complaint(seen: Observation) -> str | None:
         if b"failed to allocate tensors" in seen.stdout:
@@ -441,7 +448,7 @@ def _listed_well(backend: str) -> Complete:
 
 
 def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[FailureRate, tuple[Attempt, ...]]:
-    """Run a failing case by itself, several times."""
+    """Run a failing case several times on its own."""
     attempts: list[Attempt] = []
     runs = failed = 0
     complete = _tested_well(settings)

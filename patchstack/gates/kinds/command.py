@@ -1,4 +1,4 @@
-"""Gate kind `command`: any program of the build, its exit code, and what it must and must not print.
+"""Gate kind `command`: run any program of the build, and check its exit code and its output.
 
     - name: recurrent-rollback
       kind: command
@@ -7,9 +7,9 @@
       must: recurrent rollback checkpoint restored successfully
       must_not: [NaN, "fallback"]
 
-An exit code alone is not a check, because a program that skipped everything also exits with 0. So the gate requires a
-line that the program must print. A missing line may have been lost (see `sentinel`). If no sentinel is known, the
-program is run again, and the line counts as missing only if it is missing each time.
+An exit code alone is not a check, because a program that skipped everything also exits with 0. So the gate also
+requires a line that the program must print. A missing line may have been lost (see `sentinel`). If the program has no
+sentinel, it is run again, and the line counts as missing only if it is missing in every run.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _REPEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The settings. `exit` is the exit code (128 + signal for a program that a signal ends). Each pattern of `must`
-    must match a line of stdout or stderr, and no pattern of `must_not` may match one."""
+    """The settings of the gate. `exit` is the expected exit code. It is 128 + signal for a program that was ended by a
+    signal. Each pattern of `must` must match a line of stdout or stderr. No pattern of `must_not` may match a line."""
 
     program: Program
     must: tuple[str, ...]
@@ -71,7 +71,7 @@ def settings_of(values: Values) -> CommandSettings:
 
 
 def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
-    """Return what is wrong with the settings, each problem with its key."""
+    """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if not settings.must:
         found.append(
@@ -85,7 +85,7 @@ def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: CommandSettings, runner: Observer) -> Judgement:
-    """Run the program, again if a line may have been lost, and judge."""
+    """Run the program, repeat the run if a line may have been lost, and judge."""
     runs: list[Observed] = []
     for number in range(1, _REPEATS + 1):
         salt = f"run {number}" if number > 1 else ""
@@ -109,7 +109,7 @@ def complete(settings: CommandSettings) -> Complete:
             fault = _fault(settings, seen)
             if fault is None or fault.by_build:
                 return None
-            # Programs that lose no output may exit with 1 without a message. That is a valid answer, but not the
+            # A program that loses no output may exit with 1 without a message. This is a valid answer, but not the
             # expected one.
             return None if fault.unexplained and not loses_output(settings.program.name) else fault.reason
         if not seen.stdout.strip() and not seen.stderr.strip():
@@ -120,7 +120,7 @@ def complete(settings: CommandSettings) -> Complete:
 
 
 def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Judgement:
-    """Return the verdict of the runs: one, or several if a required line was missing."""
+    """Return the verdict of the runs. There are several runs only if a required line was missing."""
     attempts = tuple(attempt for one in runs for attempt in one.attempts)
     seen = [one.observation for one in runs if one.observation is not None]
     if not settings.must:
@@ -162,7 +162,8 @@ def _passed(settings: CommandSettings, seen: Observation, attempts: tuple[Attemp
 
 
 def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
-    """Return what a run shows that is not allowed; None if nothing."""
+    """Return how a run contradicts the settings: a wrong exit code, or a line that is not allowed. Return None if it
+    does not."""
     if seen.code != settings.exit:
         fault = _fault(settings, seen) or Fault(by_build=True, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
@@ -175,13 +176,14 @@ def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
 
 
 def _fault(settings: CommandSettings, seen: Observation) -> Fault | None:
-    """Return what is wrong with the end of a run. stdout of a llama.cpp tool may be the text of a model, so it is not
-    searched."""
+    """Return the fault of a failed run. stdout is not searched, because the stdout of a llama.cpp tool may be the text
+    of a model."""
     return fault_of(seen, pinned=settings.program.pinned, stdout=not loses_output(settings.program.name))
 
 
 def _doubtful(settings: CommandSettings, seen: Observation) -> bool:
-    """Return whether to run again: everything is right except for a line that may have been lost."""
+    """Return whether the program must be run again: the run has no problem except for a line that may have been
+    lost."""
     if settings.program.sentinel is not None or _contradiction(settings, seen) is not None:
         return False
     return bool(missing_of(settings.must, seen))

@@ -1,4 +1,4 @@
-"""Gate kind `completion`: the same greedy transcript, byte for byte, as the reference, for each path and switch state.
+"""Gate kind `completion`: each path and switch state gives the same greedy transcript, byte for byte, as its reference.
 
 A reference is a digest of the stdout of `llama-completion` for one exact command line and environment. A state is an
 environment (a switch on, a switch off) with its own reference, or with the name of another state that must give the
@@ -66,7 +66,7 @@ _DECODED = re.compile(r"[^t] eval time = .*/ +(\d+) runs")
 
 
 class Parted(enum.Enum):
-    """The transcript from which one differs."""
+    """The transcript that a state's transcript differs from."""
 
     FROM_REFERENCE = enum.auto()
     FROM_STATE = enum.auto()
@@ -74,9 +74,9 @@ class Parted(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptState:
-    """One environment. `expect` is the digest of its transcript, MD5 or SHA-256. `transcript` is the reference itself,
-    if it is kept; it only serves to show the first difference. `same_as` names a state that must give the same
-    transcript. The only state of a gate without states has no name."""
+    """One environment of the gate. `expect` is the digest of the state's transcript, MD5 or SHA-256. `transcript` is
+    the reference itself, if it is stored. It is only used to show the first difference. `same_as` names a state that
+    must give the same transcript. If the gate has no named states, its only state has an empty name."""
 
     name: str = ""
     env: Environment = ()
@@ -104,8 +104,8 @@ class StateRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """The verdict of one state. `actual` is its digest (of the same type as the reference), if it has one transcript.
-    `changed`: it differs from the reference."""
+    """The verdict of one state. `actual` is the digest of the state's transcript, if there is exactly one. It has the
+    same type as the reference. `changed` is true if the transcript differs from the reference."""
 
     verdict: Verdict
     reason: str
@@ -115,9 +115,9 @@ class StateVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionSettings:
-    """The settings. `runs` is how often each state is run; all runs must give the same transcript. `parallel` is the
-    number of concurrent requests; 0 means a single completion. `measure` is how the model is measured if a transcript
-    changed."""
+    """The settings of the gate. `runs` is the number of runs of each state. All runs must give the same transcript.
+    `parallel` is the number of concurrent requests, and 0 means a single completion. `measure` is how the model is
+    measured if a transcript changed."""
 
     prompting: Prompting
     states: tuple[TranscriptState, ...] = (TranscriptState(),)
@@ -153,7 +153,7 @@ SAME_AS = Setting[str | None](
 
 
 def state_of(name: str, values: Values, env: Environment = ()) -> TranscriptState:
-    """Return one state, or the only state of a gate without states."""
+    """Return one named state, or the only state of a gate without named states."""
     expect, transcript = values[EXPECT], values[TRANSCRIPT]
     return TranscriptState(
         name=name,
@@ -207,7 +207,7 @@ def settings_of(values: Values) -> CompletionSettings:
 
 
 def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
-    """Return what is wrong with states and modes, each problem with its key."""
+    """Return the problems of states and modes. Each problem has the key of its setting."""
     found: list[tuple[str, str]] = []
     by_name = {state.name: state for state in settings.states}
     if not settings.states:
@@ -264,7 +264,7 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
 
 
 def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
-    """Return the states whose transcript changed, each with its reference."""
+    """Return the states whose transcript changed. Each has its reference."""
     by_name = {state.name: state for state in settings.states}
     own = settings.prompting.env
     found = []
@@ -283,7 +283,8 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
 
 
 def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
-    """Return why a build does not match a state's reference; None if it gives that transcript."""
+    """Return why a build does not give the transcript of a state's reference. Return None if it gives this
+    transcript."""
     if state.expect is None:
         return None
     tried = runner.observe(
@@ -303,7 +304,7 @@ def invocation(settings: CompletionSettings, state: TranscriptState) -> Invocati
 
 
 def complete(prompting: Prompting) -> Complete:
-    """Return a function that checks whether a transcript can be judged: it exists and is complete."""
+    """Return a function that checks whether a transcript can be judged. It must exist and be complete."""
     ended = prompting.completion().complete()
 
     def complaint(seen: Observation) -> str | None:
@@ -330,12 +331,13 @@ def _observed(settings: CompletionSettings, state: TranscriptState, runner: Obse
         )
         found.append(seen)
         if seen.observation is None:
-            break  # more runs would probably fail too, and each may use its whole time limit
+            break  # further runs would probably fail too, and each of them may take its whole time limit
     return tuple(found)
 
 
 def _decoded(seen: Observation) -> int | None:
-    """Return how many tokens were decoded after the first, from the tool's own counters; None if they are missing."""
+    """Return the number of tokens that were decoded after the first, from the tool's own counters. Return None if the
+    counters are missing."""
     counts = [int(found.group(1)) for line in lines_of(seen.stderr) if (found := _DECODED.search(line))]
     return counts[-1] if counts else None
 
@@ -347,9 +349,12 @@ NO_REFERENCE = "no reference yet: gate record"
 
 
 def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
-    """Return the verdict of all states. Details: `states`, each with digests, sizes and the transcript where it is
-    text; and `changed`, the states whose transcript differs from the reference (these need KL evidence). `pinned`: the
-    digests of the models were checked."""
+    """Return the verdict of all states.
+
+    The details have two entries. `states` has the digests, sizes and (if it is text) the transcript of each state.
+    `changed` lists the states whose transcript differs from the reference, which need KL evidence. `pinned` is true if
+    the digests of the models were checked.
+    """
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}
     verdicts = [
@@ -385,8 +390,8 @@ def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement
 
 
 def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
-    """Return the verdict of one state. `other` is the state it is compared with. `compared`: another state is compared
-    with it, so it needs no reference."""
+    """Return the verdict of one state. `other` is the state that it must equal. `compared` is true if another state
+    must equal this one, so that this one needs no reference."""
     state, observations = seen.state, seen.observations
     faults = [fault.reason for one in observations if (fault := fault_of(one, pinned=pinned)) is not None]
     if faults:
@@ -419,7 +424,8 @@ def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, 
 
 
 def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
-    """Return what a state's transcript differs from, its reference first; None if it does not differ."""
+    """Return the transcript that a state's transcript differs from. The state's reference is compared first. Return
+    None if there is no difference."""
     transcript, state = _sole(seen), seen.state
     if transcript is None:
         return None
@@ -431,7 +437,7 @@ def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
 
 
 def _sole(seen: StateRuns) -> bytes | None:
-    """Return the one transcript of a state; None if it has none, or several."""
+    """Return the transcript of a state. Return None if the state has no transcript, or several."""
     found = {one.stdout for one in seen.observations if one.code == 0}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -457,7 +463,8 @@ def _expectation(state: TranscriptState) -> str:
 
 
 def _table(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return the values of all states for a column. With several states, each has the state's name."""
+    """Return the values of all states for a table column. If there are several states, each value has the name of its
+    state."""
     if len(pairs) == 1:
         return pairs[0][1]
     return " ".join(f"{name}={value}" for name, value in pairs if value)

@@ -1,5 +1,8 @@
-"""The gate `drift`: the KL divergence at several contexts. A divergence that is small at 256 tokens can grow with every
-token (recurrent states in bf16 passed at short contexts and failed at long ones)."""
+"""The gate `drift`: the KL divergence at several context lengths.
+
+A divergence that is small at 256 tokens can grow with every token. For example, recurrent states in bf16 passed at
+short contexts and failed at long ones.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ CONTEXTS = (256, 1024, 2048, 4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftSettings:
-    """The comparison, whose own context is not used, and the contexts in tokens, ascending."""
+    """The settings of the gate: the comparison (its own context length is not used), and the context lengths in tokens,
+    in ascending order."""
 
     kl: kl.KlSettings
     contexts: tuple[int, ...] = CONTEXTS
@@ -67,7 +71,7 @@ def settings_of(values: Values) -> DriftSettings:
 
 
 def settings_problems(settings: DriftSettings) -> list[str]:
-    """Return what is wrong with the contexts."""
+    """Return the problems of the context lengths."""
     comparison = settings.kl.comparison
     found = [
         comparison_problem(context, comparison.batch, comparison.ubatch, comparison.chunks)
@@ -79,7 +83,7 @@ def settings_problems(settings: DriftSettings) -> list[str]:
 
 
 def run(settings: DriftSettings, runner: Observer) -> Judgement:
-    """Compare at every context, even after a failure, and judge."""
+    """Compare at every context length, even after a failure, and judge."""
     all_settings = [
         replace(settings.kl, comparison=replace(settings.kl.comparison, context=context))
         for context in settings.contexts
@@ -90,7 +94,7 @@ def run(settings: DriftSettings, runner: Observer) -> Judgement:
 
 
 def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequence[kl.Checked]) -> Judgement:
-    """Return FAIL if any context fails, else INVALID if any is INVALID."""
+    """Return FAIL if any context length fails. Otherwise return INVALID if any is INVALID, else PASS."""
     verdicts = [one.verdict for one in checked]
     verdict = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)
     told = [f"at {one.measured.context}: {one.reason}" for one in checked if one.verdict is not Verdict.PASS]
@@ -115,8 +119,8 @@ def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequen
 
 
 def growth(checked: Sequence[kl.Checked]) -> str | None:
-    """Return a sentence if the mean divergence grows from each context to the next, and its total growth exceeds its
-    errors. None if not, or if fewer than three contexts were measured."""
+    """Return a sentence if the mean divergence grows from each context length to the next, and its total growth is
+    larger than its errors. Otherwise, or with fewer than three measured context lengths, return None."""
     found = [(one.measured.context, one.measured.statistics) for one in checked]
     known = [(context, one.mean, one.mean_error) for context, one in found if one is not None and one.finite]
     if len(known) < 3 or any(later[1] <= former[1] for former, later in pairwise(known)):
@@ -128,8 +132,8 @@ def growth(checked: Sequence[kl.Checked]) -> str | None:
 
 
 def table_of(judgement: Judgement) -> JudgementTable:
-    """Return one row per context: context, verdict, positions, mean, 99.9 % and maximum of the divergences, same
-    top."""
+    """Return one row for each context length: context, verdict, positions, the mean, 99.9th percentile and maximum of
+    the divergences, and same top."""
     contexts = judgement.details.get("contexts")
     rows = []
     for one in contexts if isinstance(contexts, list) else ():

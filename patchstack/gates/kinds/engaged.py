@@ -1,6 +1,6 @@
-"""Gate kind `engaged`: a switch leaves its mark when it is on, and none when it is off.
+"""Gate kind `engaged`: a switch leaves its mark if it is on, and no mark if it is off.
 
-Without it, a comparison of on with off may compare a path with itself: a switch with a misspelt name changes nothing.
+Without this gate, a comparison of on and off may compare a path with itself: a misspelt switch changes nothing.
 The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of the run's
 directory. Both runs must be complete, because a missing line may have been lost.
 
@@ -49,14 +49,14 @@ from patchstack.verdict import Verdict
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SHOWN = 3
-_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # llama.cpp's logger writes it; a line that bypasses the logger may follow
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # llama.cpp's logger writes it; an unlogged line may follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngagedSettings:
-    """The settings. `on` and `off` are the additional variables of each run. `mark` is searched in each line of
-    `where`: `stderr`, `stdout`, `output` (both), or `file:NAME`, a file of the run's directory. `at_least` is the
-    minimum number of lines with the mark."""
+    """The settings of the gate. `on` and `off` are the additional environment variables of the two runs. `mark` is
+    searched in each line of `where`. `where` is `stderr`, `stdout`, `output` (both), or `file:NAME`, a file in the
+    directory of the run. `at_least` is the minimum number of lines with the mark."""
 
     program: Program
     on: Environment
@@ -68,13 +68,13 @@ class EngagedSettings:
 
     @property
     def brings(self) -> tuple[str, ...]:
-        """The files that the runs bring back."""
+        """The files that must be copied from the directories of the runs."""
         return (self.where.removeprefix(FILE),) if self.where.startswith(FILE) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """The number of lines with the mark in a run, and the first of them."""
+    """The number of lines with the mark in a run. `shown` are the first of these lines."""
 
     count: int
     shown: tuple[str, ...]
@@ -129,7 +129,7 @@ SWITCHED = (
     SECONDS,
     TRIES,
 )
-"""The settings for `switched`: the program that a switch is tried on."""
+"""The settings for `switched`, which define the program that a switch is tested with."""
 _PROMPTED = (SWITCHED_PROMPT, SERVER, *(one for one in (TOKENS, *LOADING) if one.name != "args"))
 
 
@@ -150,8 +150,8 @@ def settings_of(values: Values) -> EngagedSettings:
 
 
 def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
-    """Return the program that a switch is tried on, and the questions if it is a server. The program has its own
-    arguments, or is one of llama.cpp with a prompt. Complaints go to the values."""
+    """Return the program that a switch is tested with, and the questions if the program is a server. The program either
+    has its own arguments, or is a llama.cpp program with a prompt. Problems are reported on the values."""
     if values.chosen(OTHER_PROGRAM):
         program, args = (values.written(name).rstrip(":") for name in ("program", "args"))
         why = f"not allowed with {program}; use {args}"
@@ -171,18 +171,18 @@ def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
 
 
 def chosen(prompting: Prompting, *, server: bool) -> Program:
-    """Return the program that gets a prompt."""
+    """Return the program that receives a prompt."""
     return prompting.server(1) if server else prompting.completion()
 
 
 def questions_of(prompting: Prompting) -> tuple[Question, ...]:
-    """Return the questions to a server: the prompt, several times."""
+    """Return the requests to a server: the same prompt, several times."""
     one = Question(prompt=prompting.prompt, tokens=prompting.tokens, seed=prompting.seed, probabilities=0)
     return (one, one)
 
 
 def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
-    """Return what is wrong with the settings, each problem with its key."""
+    """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))
@@ -244,7 +244,7 @@ def judgement_of_marks(settings: EngagedSettings, on: Observed, off: Observed) -
 
 
 def marks_of(settings: EngagedSettings, seen: Observation) -> Marks:
-    """Return the lines of a run that have the mark."""
+    """Return the lines with the mark in a run."""
     if settings.brings:
         streams = [seen.files.get(settings.brings[0], b"")]
     else:
@@ -262,7 +262,7 @@ def marks_of(settings: EngagedSettings, seen: Observation) -> Marks:
 def _decided(
     settings: EngagedSettings, with_switch: Marks | None, without: Marks | None, on: Observed, off: Observed
 ) -> tuple[Verdict, str]:
-    # A mark in one run is a finding, whatever happened in the other run.
+    # A mark is evidence even if the other run failed.
     if without is not None and without.count:
         return Verdict.FAIL, f"off leaves the mark too, {without.count} times: {without.shown[0]}"
     if with_switch is not None and with_switch.count < settings.at_least:

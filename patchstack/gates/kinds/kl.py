@@ -1,9 +1,9 @@
-"""The gate `kl`: how far a model's next-token distributions are from those of a base, on a text.
+"""The gate `kl`: the distance between a model's next-token distributions and those of a base, on a text.
 
-The base is another model on the same build (f16 against the quantised one), the same model on another build, or the
-same model with a switch off. Both sides run with the same context and batches. The default thresholds are a mean below
-1e-3 and the same most probable token at 99.5 % of the positions. They can also be calibrated from the base against
-itself.
+The base is another model on the same build (for example f16 against the quantised model), the same model on another
+build, or the same model with a switch off. Both sides run with the same context and batches. By default, the mean
+divergence must be below 1e-3, and the most probable token must be the same at 99.5 % of the positions. These limits can
+also be calibrated by a comparison of the base with itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 MEAN, SAME_TOP = 1e-3, 99.5
-_RESOLUTION = 1e-6  # nats; the precision of the tool's output
+_RESOLUTION = 1e-6  # nats: the precision of the tool's output
 _OURS = (
     *("-m", "--model", "-f", "--file", "-p", "--prompt", "-c", "--ctx-size", "-b", "--batch-size", "-ub"),
     *("--ubatch-size", "--chunks", "--ppl-stride", "--ppl-output-type", "--kl-divergence", "--kl-divergence-base"),
@@ -45,8 +45,8 @@ _OURS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits: a mean divergence below `mean` (nats), and the same most probable token at `same_top` percent of the
-    positions or more."""
+    """The limits: the mean divergence must be below `mean` (nats), and the most probable token must be the same at no
+    fewer than `same_top` percent of the positions."""
 
     mean: float = MEAN
     same_top: float = SAME_TOP
@@ -54,9 +54,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlSettings:
-    """The comparison and its limits. With `calibrate`, the limits are a multiple of the noise of the base against
-    itself, and `limits` bound the noise that can be judged. `base_build` makes the base if it is not the judged
-    build (see `observe.from_build`)."""
+    """The comparison and its limits. With `calibrate`, the limits of the comparison are a multiple of the noise, which
+    is measured by comparing the base with itself. `limits` then limits the noise: the gate is INVALID above it.
+    `base_build` runs the base if this is not the judged build (see `observe.from_build`)."""
 
     comparison: Comparison
     limits: Limits = Limits()
@@ -66,7 +66,7 @@ class KlSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One judged comparison. `noise` is the base against itself, if the limits were calibrated from it."""
+    """One judged comparison. `noise` is the comparison of the base with itself, if the limits were calibrated."""
 
     measured: Measured
     verdict: Verdict
@@ -76,7 +76,7 @@ class Checked:
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """All tries of the comparison."""
+        """All attempts of the comparison."""
         return (*(self.noise.attempts if self.noise is not None else ()), *self.measured.attempts)
 
 
@@ -191,7 +191,7 @@ def settings_of(values: Values) -> KlSettings:
 
 
 def complain_of_equal_sides(values: Values, settings: KlSettings) -> None:
-    """Complain if nothing differs between the two sides, because the comparison could not fail."""
+    """Report an error if the two sides are identical, because then the comparison could not fail."""
     base, test = settings.comparison.base, settings.comparison.test
     if base.model == NO_MODEL or settings.base_build is not None:
         return
@@ -202,7 +202,7 @@ def complain_of_equal_sides(values: Values, settings: KlSettings) -> None:
 
 
 def complain_of_shape(values: Values, settings: KlSettings) -> None:
-    """Complain about an invalid combination of context, batches and chunks."""
+    """Report an invalid combination of context, batches and chunks."""
     one = settings.comparison
     if problem := comparison_problem(one.context, one.batch, one.ubatch, one.chunks):
         values.complain("", problem)
@@ -240,13 +240,13 @@ def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSe
 
 
 def args_problem(args: tuple[str, ...]) -> str | None:
-    """Return why arguments cannot be added to those of the gate; None if they can."""
+    """Return why arguments cannot be added to the gate's own arguments. Return None if they can."""
     own = [text for text in args if text.partition("=")[0] in _OURS]
     return f"{', '.join(own)}: the gate sets it" if own else None
 
 
 def run(settings: KlSettings, runner: Observer) -> Judgement:
-    """Make the base if it is not kept, compare, and judge. Raises `MissingError` if the build that makes the base does
+    """Make the base log unless it is stored, compare, and judge. Raises `MissingError` if the build of the base does
     not exist."""
     with base_of(settings, runner) as made_by:
         checked = check(settings, runner, made_by)
@@ -255,7 +255,7 @@ def run(settings: KlSettings, runner: Observer) -> Judgement:
 
 @contextlib.contextmanager
 def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
-    """Yield the runner that makes the base: that of the named build, or the given one."""
+    """Yield the runner for the base: a runner of the named build, or the given runner if no build is named."""
     if settings.base_build is None:
         yield runner
         return
@@ -277,7 +277,7 @@ def judgement_of(settings: KlSettings, checked: Checked) -> Judgement:
 
 
 def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Checked:
-    """Make one comparison; if calibrated, first compare the base with itself."""
+    """Make one comparison. If the limits are calibrated, compare the base with itself first."""
     noise = None
     limits = settings.limits
     comparison = settings.comparison
@@ -325,15 +325,15 @@ def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict,
 
 
 def calibrated(noise: Statistics, factor: float, positions: int) -> Limits:
-    """Return limits at a multiple of the noise. Zero noise counts as the smallest visible noise: one unit of the mean's
-    last digit, and one position."""
+    """Return limits at a multiple of the noise. Zero noise counts as the smallest noise that the tool can show: one
+    unit of the last digit of the mean, and one position."""
     mean = max(noise.mean, noise.mean_error, _RESOLUTION) * factor
     others = max(100 - noise.same_top, 100 / positions) * factor
     return Limits(mean=mean, same_top=max(0.0, 100 - others))
 
 
 def too_noisy(noise: Statistics, limits: Limits) -> str | None:
-    """Return why a comparison on this machine would prove nothing; None if it can be judged."""
+    """Return why a comparison on this machine would prove nothing. Return None if it can be judged."""
     if noise.finite and noise.mean < limits.mean and noise.same_top >= limits.same_top:
         return None
     return f"the base differs from itself by as much as the limits allow: {figures(noise)}"
@@ -374,7 +374,7 @@ def details(settings: KlSettings, checked: Checked) -> dict[str, Json]:
 
 
 def _document(found: Statistics | None) -> Json:
-    """Return statistics as JSON. Values like NaN, which JSON lacks, become texts."""
+    """Return statistics as JSON. Values that JSON lacks, such as NaN, become texts."""
     if found is None:
         return None
     values = asdict(found)
@@ -388,11 +388,11 @@ def _plain(value: float) -> Json:
 
 
 def _shown(value: float) -> str:
-    return f"{value + 0.0:.2g}"  # no minus zero
+    return f"{value + 0.0:.2g}"  # avoid -0.0
 
 
 def _nothing(noise: Measured) -> Measured:
-    """Return a comparison that was not run."""
+    """Return the result for a comparison that was not run."""
     return Measured(context=noise.context, statistics=None, fault=noise.fault, failed=noise.failed, kept=noise.kept)
 
 

@@ -1,13 +1,15 @@
 """Compare concurrent greedy requests with a single one, token by token.
 
 Concurrent requests share batches, and sums in a different order can flip a near tie. So a difference alone proves
-nothing (it also occurs on CPUs). Equal tokens are PASS. If tokens differ, the first difference is compared with a
-control: the same concurrent requests to a new server. The change of the control's margins between the two best tokens
-is the noise of this machine under this load. A difference within this noise is PASS. A larger one is INVALID, because
-this gate cannot tell whether the build or the batch caused it.
+nothing. It also occurs on CPUs. Equal tokens are PASS.
 
-A margin is the difference of log probabilities of the two best tokens, in nats, as `/completion` of `llama-server`
-gives them with `n_probs` (of the whole vocabulary, before sampling).
+If tokens differ, the first difference is compared with a control: the same concurrent requests to a new server. A
+margin is the difference between the two best tokens. The change of the margins in the control is the noise of this
+machine under this load. A difference within this noise is PASS. A larger difference is INVALID, because this gate
+cannot tell whether the build or the batch caused it.
+
+A margin is in nats. It is the difference between the log probabilities of the two best tokens, over the whole
+vocabulary and before sampling. `/completion` of `llama-server` returns these probabilities with `n_probs`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenStep:
-    """One token: its id, the id of the second best, and the margin between the two in nats (None: not known)."""
+    """One token: its id, the id of the second-best token, and the margin between the two in nats. The margin is None if
+    it is not known."""
 
     token: int
     second: int | None = None
@@ -40,7 +43,7 @@ class TokenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotAnswer:
-    """The answer to a request. `slot` is the server's slot that served it."""
+    """The answer to a request. `slot` is the slot of the server that processed the request."""
 
     steps: tuple[TokenStep, ...]
     slot: int
@@ -48,7 +51,8 @@ class SlotAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelRuns:
-    """One single request, several concurrent ones, and the same again, each with a new server."""
+    """The runs of one state, each with a new server: `alone` is a single request, `together` are several concurrent
+    requests, and `control` are the same concurrent requests again."""
 
     alone: Observed
     together: Observed
@@ -58,8 +62,9 @@ class ParallelRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """The first difference of two answers. `shift` is how far the margin between the two tokens had to move, in nats;
-    infinite if one of them was not among the other's best two, or if the lengths differ."""
+    """The first difference between two answers. `shift` is how much the margin between the two tokens changed, in nats.
+    It is infinite if one of the tokens is not among the two best of the other answer, or if the answers differ in
+    length."""
 
     position: int
     expected: int | None
@@ -69,7 +74,7 @@ class Parting:
 
 
 def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> ParallelRuns:
-    """Ask three new servers."""
+    """Send the requests to three new servers: one request, the concurrent requests, and the control."""
     server = prompting.server(count)
     what = f"parallel {name}".strip()
 
@@ -97,8 +102,8 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
 
 
 def answered(count: int, *, pinned: bool) -> Complete:
-    """Return a function that checks whether a server answered that many prompts, each from a different slot, or failed
-    itself."""
+    """Return a function that checks whether a run can be judged. The server must have answered `count` prompts, each
+    from a different slot, or must have failed by itself."""
 
     def complaint(seen: Observation) -> str | None:
         if fault := fault_of(seen, pinned=pinned):
@@ -121,8 +126,8 @@ def answered(count: int, *, pinned: bool) -> Complete:
 
 
 def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
-    """Return the answers of `/completion`: an object for one prompt, a list of them for several. None for anything
-    else."""
+    """Parse the answers of `/completion`: one object for one prompt, or a list of objects for several prompts. Return
+    None for any other document."""
     try:
         document = json.loads(body)
         answers = document if isinstance(document, list) else [document]
@@ -177,7 +182,7 @@ def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Jso
 
 
 def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
-    """Return the first difference of two answers; None if they have the same tokens."""
+    """Return the first difference between two answers. Return None if they have the same tokens."""
     for position, (one, other) in enumerate(zip_longest(expected.steps, actual.steps)):
         if one is None or other is None:
             return Parting(
@@ -200,7 +205,7 @@ def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
 
 def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
     """Return the largest difference between the margins of two answers, in nats, up to and including their first
-    different token. A jump that is not a flipped tie is not noise and is left out."""
+    different token. Tokens are left out if the two answers do not have the same two best tokens there."""
     found = 0.0
     for mine, theirs in zip(one.steps, other.steps, strict=False):
         shift = _shift(mine, theirs)
@@ -212,8 +217,8 @@ def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
 
 
 def _shift(one: TokenStep, other: TokenStep) -> float:
-    """Return how far the margin between the two best tokens moved. If the best two changed places, the other margin
-    counts as negative."""
+    """Return how much the margin between the two best tokens changed. If the two best tokens changed places, the other
+    margin counts as negative. Return infinity if a margin is not known, or if the two best tokens differ."""
     if one.margin is None or other.margin is None:
         return math.inf
     if (one.token, one.second) == (other.token, other.second):
@@ -224,8 +229,8 @@ def _shift(one: TokenStep, other: TokenStep) -> float:
 
 
 def _answer(one: Mapping[str, Any]) -> SlotAnswer:
-    """Return an answer's tokens, with the two best if they are known. Raises the parser's errors for a document of a
-    different form."""
+    """Return an answer's tokens, each with its second-best token and margin if they are known. Raises the parser's
+    errors for a document of a different form."""
     told = one.get("completion_probabilities") or []
     steps = []
     for token, best in zip_longest([int(token) for token in one["tokens"]], told):

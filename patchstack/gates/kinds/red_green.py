@@ -1,16 +1,16 @@
 """Gate kind `red-green`: a test fails without the code that it covers, and passes with it.
 
-A test that never failed proves nothing. The test program is run from two builds: the judged one, and one of the same
-series with the test and without the code (`without`: its key, or the directory of its programs). Red must be the test's
-own failure, with the exit code and the message of one. A program that is missing, cannot start, or crashes in a
-different way is not a failed test, and a run of no tests is not a passed one.
+A test that never failed proves nothing. The test program is run from two builds: the judged build, and a build of the
+same series that has the test but not the code (`without`: the key of this build, or the directory of its programs). Red
+must be a failure of the test itself, with the exit code and the message of a failed test. A program that is missing,
+cannot start, or crashes in a different way is not a failed test. A run without tests is not a passed test.
 
     - name: shape-trace
       kind: red-green
       program: test-cuda-mmq-shape-trace
       without: ../no-trace/bin
       red: 'FAILED|GGML_ASSERT'
-      green: '(\\d+) tests passed'      # a group, if there is one, is the number of tests, and must not be 0
+      green: '(\\d+) tests passed'      # an optional group is the number of tests, which must not be 0
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ from patchstack.observe.protocol import Attempt, Complete, Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
 from patchstack.verdict import Verdict
 
-_ABORTED = 134  # SIGABRT: how a failed assertion ends a test
+_ABORTED = 134  # SIGABRT: a failed assertion ends a test with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedGreenSettings:
-    """The settings. `without` is the build without the code (see `observe.from_build`). `red` matches the output of a
-    failed test, `green` that of a passed one. The first group of `green`, if it has one, is the number of tests that
-    ran. `red_exit` is the exit code of a failed test; None: 1 to 125, or that of a failed assertion."""
+    """The settings of the gate.
+
+    `without` is the build without the code under test (see `observe.from_build`). `red` matches the output of a failed
+    test, and `green` matches that of a passed test. The first group of `green`, if it has a group, is the number of
+    tests that ran. `red_exit` is the exit code of a failed test. If it is None, the exit codes 1 to 125 and that of a
+    failed assertion (134) count as a failure.
+    """
 
     program: Program
     without: str
@@ -49,7 +53,8 @@ class RedGreenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestColour:
-    """The result of a test run: it passed (`green`), failed as a test (`red`), or neither, with the reason."""
+    """The result of a test run. `green` is true if the test passed, and `red` is true if it failed as a test. If
+    neither is true, `told` is the reason."""
 
     green: bool = False
     red: bool = False
@@ -101,8 +106,8 @@ def settings_of(values: Values) -> RedGreenSettings:
 
 
 def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | None = None) -> Judgement:
-    """Run the test with and without the code, and judge. `without` is a runner of the programs without the code; None:
-    it is made from the settings."""
+    """Run the test with and without the code, and judge. `without` is a runner for the build without the code. If it is
+    None, the runner is created from the settings."""
     if without is not None:
         return _run(settings, runner, without)
     try:
@@ -125,7 +130,7 @@ def _run(settings: RedGreenSettings, runner: Observer, other: Observer) -> Judge
 
 
 def complete(settings: RedGreenSettings) -> Complete:
-    """Return a function that checks whether a run can be judged: it was red or green, or crashed."""
+    """Return a function that checks whether a run can be judged. The run must be red or green, or must have crashed."""
 
     def complaint(seen: Observation) -> str | None:
         found = colour(settings, seen)
@@ -157,7 +162,7 @@ def colour(settings: RedGreenSettings, seen: Observation) -> TestColour:
         if settings.red_exit is not None
         else 0 < seen.code < 126 or seen.code == _ABORTED
     )
-    # The line of a failed test may contain any text. Without such a line, stdout may show the cause.
+    # Search stdout only if it has no line of a failed test, because such a line may contain any text.
     fault = fault_of(seen, pinned=settings.program.pinned, stdout=failing is None)
     if fault is not None and not fault.by_build and not fault.unexplained:
         return TestColour(told=fault.reason)

@@ -1,15 +1,15 @@
-"""Gate kind `rollback`: state that is rolled back leaves no trace, above all in recurrent memory.
+"""Gate kind `rollback`: a state that is rolled back leaves no trace, above all in recurrent memory.
 
 Three checks, each of which can be left out:
 
 - `program`: a test program of the build, by default llama.cpp's `test-recurrent-state-rollback`, reports that the
-restored state gives the same logits. It also exits with 0 if it skips (a model that is not recurrent), so its output
-counts.
-- `speculative`: a greedy continuation with speculative decoding has the same ids as the one without. Some tokens must
-have been drafted and some rejected, else nothing was rolled back. (A server with a draft model but without
-`--spec-type` may draft nothing, without a message.)
-- `reuse`: a server that gets the same prompt again goes back to the prompt in its cache and gives the same ids. Some
-tokens must have come from the cache.
+restored state gives the same logits. The program also exits with 0 if it skips the test (for a model that is not
+recurrent), so the gate reads its output.
+- `speculative`: a greedy continuation with speculative decoding has the same ids as a continuation without it. Some
+tokens must have been drafted and some rejected, otherwise nothing was rolled back. (A server with a draft model but
+without `--spec-type` may draft nothing, and prints no message.)
+- `reuse`: a server that receives the same prompt again reuses the cached prompt and gives the same ids. Some tokens
+must have come from the cache.
 
     - name: rollback
       kind: rollback
@@ -75,9 +75,9 @@ _AGAIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackSettings:
-    """`program` is the test program, and `says` a pattern for its message of success. `speculative` are the arguments
-    that make the server speculate, `draft` the draft model, if it is a separate file. `margin` is as in `tokens`.
-    Checks whose settings are None or empty are left out."""
+    """The settings of the gate. `program` is the test program, and `says` is the pattern of its success message.
+    `speculative` are the arguments that enable speculative decoding. `draft` is the draft model, if it is a separate
+    file. `margin` has the same meaning as in `tokens`. A check is left out if its setting is None or empty."""
 
     program: Program | None = None
     says: str = SAYS
@@ -143,7 +143,7 @@ DRAFT = Setting[Model](
 
 
 def settings_of(values: Values) -> RollbackSettings:
-    """Return the settings from values. The default of `checks` is `program`, and `speculative` if its settings are
+    """Return the settings from values. By default, `checks` is `program`, and also `speculative` if its settings are
     given."""
     speculates = values.chosen(SPECULATIVE) or values.chosen(DRAFT)
     said = values[CHECKS_SETTING]
@@ -187,7 +187,7 @@ def _program(values: Values) -> Program:
 
 
 def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what is wrong with the settings, each problem with its key."""
+    """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if "speculative" in checks and not settings.speculates:
         found.append(("speculative", "with what? speculative: the server's arguments, or draft: a model"))
@@ -200,7 +200,7 @@ def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list
 def rollback_program(
     name: str, model: Model, *, layers: int = 99, attention: str = "on", context: int = 4096
 ) -> Program:
-    """Return the test program with a model. `-fit off`, because otherwise sizes depend on the free memory."""
+    """Return the test program with a model. `-fit off` is needed because otherwise sizes depend on the free memory."""
     args = ("-m", f"{{model:{model.name}}}", "-ngl", str(layers), "-fa", attention, "-c", str(context))
     return Program(name=name, args=(*args, "-fit", "off"), models=(model,))
 
@@ -209,7 +209,7 @@ def rollback_program(
 
 
 def run(settings: RollbackSettings, runner: Observer) -> Judgement:
-    """Run every check that the settings have. The worst verdict counts."""
+    """Run every check that is set. The verdict is the worst one of the checks."""
     findings = []
     if settings.program is not None:
         findings.append(_run_program(settings.program, settings.says, runner))
@@ -268,8 +268,8 @@ def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observe
 
 
 def speculating(settings: RollbackSettings, prompting: Prompting) -> Program:
-    """Return the server that speculates. A draft model alone is not sufficient: llama.cpp of June 2026 (common/arg.cpp)
-    needs `--spec-type`, so it is added if the settings lack it."""
+    """Return the server with speculative decoding. A draft model alone is not sufficient: llama.cpp of June 2026
+    (common/arg.cpp) needs `--spec-type`, so it is added if the settings lack it."""
     program = prompting.server(1)
     args: tuple[str, ...] = settings.speculative
     if settings.draft is not None:
@@ -290,7 +290,7 @@ def _question(prompting: Prompting, *, cache: bool) -> Question:
 
 
 def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
-    """Judge a test program's exit code and output: a reported mismatch is a FAIL, a skipped test is INVALID."""
+    """Judge a test program's exit code and output. A reported mismatch is FAIL. A skipped test is INVALID."""
     lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
     if denied := next((line for line in lines if _DENIES.search(line)), None):
         return Verdict.FAIL, denied[:300]
@@ -304,7 +304,8 @@ def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[V
 
 
 def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> CheckFinding:
-    """Judge speculation: the same ids with and without it, some tokens drafted, and some of them rejected."""
+    """Judge speculative decoding: the ids must be the same with and without it, some tokens must have been drafted, and
+    some of them rejected."""
     attempts = plain.attempts + drafting.attempts
     for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
         if not asked.answers:
@@ -330,7 +331,7 @@ def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin
 
 
 def finding_of_reuse(asked: ServerAnswers, margin: float) -> CheckFinding:
-    """Judge reuse: the same ids from a prompt in the cache as from a computed one."""
+    """Judge the reuse of a cached prompt: the ids must be the same as after computing the prompt."""
     if not asked.answers:
         return _reuse(verdict_of(asked), asked.reason, asked)
     if (where := asked.unsteady()) is not None:
@@ -369,7 +370,7 @@ def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergenc
 
 
 def _skipped(seen: Observation) -> bool:
-    """Return whether a program reports that it skipped, so that another try would not help."""
+    """Return whether a program reports that it skipped the test. Another run would then give the same."""
     return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
 
 

@@ -1,9 +1,9 @@
-"""Gate kind `routes`: a switch changes the route that it claims to change, as counts of the traces show.
+"""Gate kind `routes`: the counts of the traces show that a switch changes the route that it claims to change.
 
 `engaged` checks only that a switch leaves a line. Calls may still take a different route: a route can be taken once in
-a warm-up and never again. This gate counts the traces of both runs, and compares them with expectations in the form of
-`patchstack trace read --expect`. Records lost to a trace's limit, and records that contradict their summary, give
-INVALID, never a count.
+a warm-up and never again. This gate counts the traces of both runs, and compares the counts with expectations, which
+are written as for `patchstack trace read --expect`. The gate is INVALID if records were lost because of a trace's
+limit, or if records contradict their summary.
 
     - name: grouped
       kind: routes
@@ -42,9 +42,9 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutesSettings:
-    """The settings. `on` and `off` are the additional variables of each run; `env` of the program switches the traces
-    on in both. `expect` must hold with the switch on. `expect_off` must hold with it off; if it is empty, `expect` must
-    not hold with it off."""
+    """The settings of the gate. `on` and `off` are the additional environment variables of the two runs. `env` of the
+    program enables the traces in both. `expect` must hold with the switch on. `expect_off` must hold with the switch
+    off. If `expect_off` is empty, `expect` must not hold with the switch off."""
 
     program: Program
     on: Environment
@@ -56,7 +56,7 @@ class RoutesSettings:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expectations of traces, in the form of `patchstack trace read --expect`."""
+    """Expectations about traces, written as for `patchstack trace read --expect`."""
 
     written: str = "a list of expectations"
     option: Any = list[str]
@@ -107,7 +107,7 @@ def settings_of(values: Values) -> RoutesSettings:
 
 
 def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
-    """Return what is wrong with the settings, each problem with its key."""
+    """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))

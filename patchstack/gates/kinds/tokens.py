@@ -1,7 +1,7 @@
-"""Gate kind `tokens`: a greedy continuation by `llama-server`, compared token id by token id.
+"""Gate kind `tokens`: compare the token ids of a greedy continuation by `llama-server`.
 
-A digest of text shows only that something differs; ids show where, and by how much. The server has one slot, gets one
-request at a time and uses no cache, because concurrent greedy requests need not match single ones. A reference is a
+A digest of the text shows only that something differs. Ids show where, and how much. The server has one slot, receives
+one request at a time and uses no cache, because concurrent greedy requests need not match single ones. A reference is a
 list of ids in a file next to the workspace file, or only its digest. `states` and `kl` are as in `completion`.
 
     - name: moe-tokens
@@ -57,8 +57,9 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensState:
-    """One environment, with the ids it must give, or the state whose ids it must give, or both. `file` is the name of
-    the file with the reference's ids, as it is written. The only state of a gate without states has no name."""
+    """One environment of the gate. The state must give the ids of a reference, of another state (`same_as`), or both.
+    `file` is the name of the reference's file as it is written in the workspace file. If the gate has no named states,
+    its only state has an empty name."""
 
     name: str = ""
     env: Environment = ()
@@ -69,10 +70,10 @@ class TokensState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSettings:
-    """`repeats` is how often one server gets the same request, `runs` the number of servers. `probabilities` is the
-    number of candidates that the server returns for each token. A difference is INVALID instead of FAIL, but never
-    PASS, if the probabilities of the two tokens differ by no more than `margin`. `measure` is how the model is measured
-    if ids changed."""
+    """The settings of the gate. `repeats` is how often each server receives the same request. `runs` is the number of
+    servers. `probabilities` is the number of candidates that the server returns for each token. If two different tokens
+    have probabilities that differ by no more than `margin`, the difference is INVALID instead of FAIL. It is never
+    PASS. `measure` is how the model is measured if ids changed."""
 
     prompting: Prompting
     states: tuple[TokensState, ...] = (TokensState(),)
@@ -91,7 +92,8 @@ class TokensSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFinding:
-    """The result of one state. `steady`: all its answers were the same, so it can be a reference."""
+    """The result of one state. `steady` is true if all answers of the state were the same, so that they can become a
+    reference."""
 
     state: TokensState
     verdict: Verdict
@@ -106,7 +108,8 @@ class StateFinding:
         return told(self.answer.digest, len(self.answer.ids)) if self.answer is not None else ""
 
     def document(self) -> dict[str, Json]:
-        """Return the finding as JSON. Answers that are not steady have no ids, because they cannot be a reference."""
+        """Return the finding as JSON. Ids are left out if the answers are not steady, because they cannot become a
+        reference."""
         answer = self.answer if self.steady else None
         reference = self.state.reference
         return {
@@ -136,7 +139,7 @@ SAME_AS = Setting[str | None](
 
 
 def state_of(name: str, values: Values, env: Environment = (), same_as: str | None = None) -> TokensState:
-    """Return one state, or the only state of a gate without states."""
+    """Return one named state, or the only state of a gate without named states."""
     filed = values[EXPECT_FILE]
     return TokensState(
         name=name,
@@ -202,7 +205,7 @@ def settings_of(values: Values) -> TokensSettings:
 
 
 def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
-    """Return what is wrong with the settings, each problem with its key."""
+    """Return the problems of the settings. Each problem has the key of its setting."""
     found = [("args", f"{text} is the gate's own") for text in arguments_taken(settings.prompting.args)]
     if not settings.states:
         found.append(("states", "there is no state: nothing would be checked"))
@@ -224,7 +227,8 @@ def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: TokensSettings, runner: Observer) -> Judgement:
-    """Ask in every state, and compare. If something differs, start new servers to check whether they agree."""
+    """Send the requests in every state, and compare the answers. If something differs, start new servers to check
+    whether they agree."""
     asked = _ask_all(settings, runner, settings.runs)
     findings = findings_of_states(settings, asked)
     if settings.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
@@ -239,7 +243,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 def _changed(
     settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
-    """Return the states whose ids changed, each with its reference."""
+    """Return the states whose ids changed. Each has its reference."""
     own = settings.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
@@ -256,7 +260,7 @@ def _changed(
 
 
 def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
-    """Return why a build does not match a state's reference; None if it gives those ids."""
+    """Return why a build does not give the ids of a state's reference. Return None if it gives these ids."""
     if state.reference is None:
         return None
     asked = ask_servers(
@@ -290,8 +294,8 @@ def finding_of_state(
     state: TokensState, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False
 ) -> StateFinding:
     """Return the result of a state. PASS needs a reference or another state, the same ids to the end, and equal
-    answers. A state without either is PASS if it is `followed`: another state is compared with it, and that state has
-    the verdict."""
+    answers. `followed` is true if another state must equal this one. Such a state needs no reference to PASS, because
+    the comparison is judged in the other state."""
     own = asked[state.name]
     if not own.answers:
         return StateFinding(state=state, verdict=verdict_of(own), reason=own.reason)
@@ -348,7 +352,8 @@ def finding_of_state(
 def _expectations(
     state: TokensState, asked: Mapping[str, ServerAnswers]
 ) -> Sequence[tuple[TokenReference, Generated | None, str]] | str:
-    """Return the expected ids, each with the answer it comes from and its name; a text if they are not known."""
+    """Return the expected ids of a state. Each entry has the answer that the ids come from, and a name. Return a text
+    with the reason if the ids are not known."""
     found: list[tuple[TokenReference, Generated | None, str]] = []
     if state.reference is not None:
         found.append((state.reference, None, "the reference"))
@@ -380,7 +385,7 @@ def _judgement(findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswe
 
 
 def told(digest: str, count: int | None) -> str:
-    """Return a short text for ids: their number and digest."""
+    """Return a short text for ids: their count and their digest."""
     return f"{count} tokens {digest}" if count is not None else f"tokens {digest}"
 
 

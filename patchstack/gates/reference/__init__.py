@@ -1,1 +1,1 @@
-"""References of gates: how they are recorded, and when a new one is admissible."""
+"""References of gates: how they are recorded, and when a new reference is admissible."""

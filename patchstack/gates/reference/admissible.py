@@ -1,8 +1,8 @@
-"""Decide whether a changed transcript may become the reference: only with evidence that the model is still the same.
+"""Decide whether a changed transcript may become the reference. This needs evidence that the model is still the same.
 
-The evidence is a comparison of this build with the build of the reference, with the same model, path and switches, and
-the verdict PASS. It is the KL divergence that the gate itself measures (`kl`, see `model_unchanged`), or another gate
-of the suite, run now on this build.
+The evidence is a comparison of the judged build with the build of the reference. It uses the same model, path and
+switches, and must have the verdict PASS. The comparison is either the KL divergence that the gate itself measures
+(`kl`, see `model_unchanged`), or another gate of the suite, which is run now on this build.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 EVIDENCE = ("kl", "drift", "tokens")
-"""The kinds that can show that a model is the same."""
+"""The kinds of gates that can show that a model is the same."""
 
 _HINT = "add kl: to the gate, so that it measures the model; or name a kl, drift or tokens gate with --because GATE"
 
@@ -33,9 +33,9 @@ Judged = tuple[Gate, Judgement]
 
 
 def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequence[Judged], runner: Observer) -> str:
-    """Return, in words, the evidence that the model is still the same, for every replaced reference.
+    """Return the evidence that the model is still the same, for every replaced reference, as text.
 
-    Raises `NotHeldError` with the reasons if there is none.
+    Raises `NotHeldError` with the reasons if a reference has no evidence.
     """
     runner = runner.within(replace(runner.context, gpu=gate[0].gpu))
     shows: list[str] = []
@@ -54,7 +54,7 @@ def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequen
 
 
 def _shown(gate: Judged, state: str, because: Sequence[Judged], runner: Observer) -> tuple[str | None, list[str]]:
-    """Return the evidence for a state, or the reasons why there is none."""
+    """Return the evidence for a state. If no evidence is found, return None and the reasons."""
     complaints = []
     for own in _own(gate[1], state):
         told = f"KL against {own['against']}: {own['verdict']}, {own['reason']}"
@@ -75,7 +75,7 @@ def _own(judgement: Judgement, state: str) -> list[Any]:
 
 
 def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str | None:
-    """Return why a gate does not show that the model of a state is the same; None if it does."""
+    """Return why a gate does not show that the model of a state is the same. Return None if it does."""
     other, judgement = because
     if other.name == gate.name:
         return "a gate cannot be evidence for itself"

@@ -1,14 +1,15 @@
 """Check by KL divergence whether the model is still the same after a transcript changed.
 
-A different order of additions gives a different text from the same model. So a gate that compares transcripts may say
-how to measure the model if a transcript changed:
+A different order of additions gives a different text from the same model. So a gate that compares transcripts may
+define how to measure the model if a transcript changed:
 
     kl: {text: corpus.txt, context: 512, chunks: 20, build: 4b77161d29e1}
 
-Both sides run the gate's model, with the path and the switches of the changed state. The build of the reference makes
-the base: `build` (`gate record` writes it), or in `accept` the accepted prefix. That build must give the reference's
-transcript, else it cannot be the base. A state that differs from another state is measured against it, on the same
-build. With `base`, a model, and no build, the base is that model; the figure is then for information and no evidence.
+Both sides run the gate's model, with the path and the switches of the changed state. The base is run by the build of
+the reference. This is `build` (written by `gate record`), or the accepted prefix in `accept`. It must give the
+reference's transcript, otherwise it cannot be the base. A state that differs from another state is measured against the
+other state, on the same build. If `base` names a model and no build is set, the base is this model. The result is then
+information, and no evidence.
 The verdict of the gate does not change.
 """
 
@@ -36,8 +37,8 @@ NO_BASE = "there is no build to compare with: kl: has no build, which gate recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """How to measure a model: text, shape, limits and arguments as in the gate `kl`; the environments are those of the
-    states. `build` makes the base. `base` is the model of the base, if it is a different one."""
+    """How to measure a model: text, shape, limits and arguments as in the gate `kl`. The environments are those of the
+    states. `build` runs the base. `base` is the model of the base, if it is a different model."""
 
     kl: kl.KlSettings
     build: str | None = None
@@ -46,8 +47,9 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A state whose transcript changed, with its whole environment. It was compared with the state `other`, or with its
-    reference: then `gives` returns why a build does not match the reference (None: it matches)."""
+    """A state whose transcript changed, with its complete environment. It was compared with the state `other`, or with
+    its reference. If it was compared with its reference, `gives` returns why a build does not give the reference.
+    `gives` returns None if the build gives it."""
 
     state: str
     env: Environment
@@ -58,8 +60,8 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The measurement of a state. `against` describes the base. `counts`: the base is the reference's build, so a PASS
-    means that the model is still the same."""
+    """The measurement of a changed state. `against` describes the base. `counts` is true if the base is from the
+    reference's build. Only then does a PASS mean that the model is unchanged."""
 
     state: str
     against: str
@@ -101,7 +103,8 @@ MEASURED = Setting[Values | None](
 
 
 def measure_of(values: Values, prompting: Prompting) -> Measure | None:
-    """Return the measurement in `kl` of a gate: the settings of the kind `kl`, without models and environments."""
+    """Return the measurement from a gate's setting `kl`: the settings of the kind `kl`, without models and
+    environments."""
     own = values[MEASURED]
     if own is None:
         return None
@@ -117,7 +120,7 @@ def measure_of(values: Values, prompting: Prompting) -> Measure | None:
 
 
 def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> tuple[Evidence, ...]:
-    """Measure every changed state. A state for which something is missing is INVALID."""
+    """Measure every changed state. The result of a state is INVALID if something is missing."""
     found = []
     for one in changed:
         try:
@@ -146,8 +149,8 @@ def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
 
 
 def still_the_same(judgement: Judgement) -> bool:
-    """Return whether changed transcripts are the only failure, and for each of them the model was proven equal to that
-    of the reference's build."""
+    """Return whether changed transcripts are the only failure, and each changed state was measured against the build of
+    its reference with the result PASS."""
     states, measured = judgement.details.get("states"), judgement.details.get("kl")
     if not isinstance(states, list) or not isinstance(measured, list):
         return False
@@ -161,7 +164,7 @@ def still_the_same(judgement: Judgement) -> bool:
 
 
 def as_environment(*parts: Environment) -> Environment:
-    """Merge environments into one. Later ones override earlier ones."""
+    """Merge environments. Later ones override earlier ones."""
     return tuple(sorted(merged(*parts).items()))
 
 
@@ -218,5 +221,5 @@ def _invalid(one: Changed, against: str, reason: str) -> Evidence:
 
 
 def _measuring(runner: Observer) -> Observer:
-    """Return an observer in the context of the gate `kl`, which shares its observations."""
+    """Return an observer for measurements of the gate `kl`, which shares the observations of that gate."""
     return runner.within(replace(runner.context, kind=kl.KIND.key))

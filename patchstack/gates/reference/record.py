@@ -16,14 +16,14 @@ from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, tokens
 from patchstack.workspace import read_yaml
 
-_SHORT = 12  # digits of a build's key on screens
+_SHORT = 12  # the number of hex digits of a build's key in the output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReference:
-    """One value in a gate's entry: the keys that lead to it, the old value (None: none), and the new one. If the entry
-    names a file of token ids instead, `file` is that file (next to the workspace file), and `ids` are its new
-    content."""
+    """One value in a gate's entry: the keys of the path to the value, the old value, and the new value. `old` is None
+    if there was no value. If the entry names a file of token ids instead, `file` is this file (next to the workspace
+    file), and `ids` are its new content."""
 
     keys: tuple[str, ...]
     old: str | int | None
@@ -35,7 +35,7 @@ class RecordedReference:
 def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]:
     """Return the references in a judgement.
 
-    Raises `UsageError` for a kind without references, and `NotHeldError` if the gate gave no usable answer.
+    Raises `UsageError` for a kind without references, and `NotHeldError` if the gate gave no usable result.
     """
     details: Mapping[str, Any] = judgement.details
     match kind:
@@ -56,19 +56,19 @@ def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]
 
 
 def changed(found: Sequence[RecordedReference]) -> tuple[RecordedReference, ...]:
-    """Return the references that replace a different transcript or different ids. These need evidence."""
+    """Return the references that replace a different transcript or different ids. Each of them needs evidence."""
     replaced = (one for one in found if one.old is not None and one.old != one.new)
     return tuple(one for one in replaced if one.keys[-1] == "expect" and isinstance(one.old, str))
 
 
 def state_of(reference: RecordedReference) -> str:
-    """Return the name of the state that a reference is of."""
+    """Return the name of the state that has this reference."""
     return reference.keys[1] if len(reference.keys) > 2 else ""
 
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
-    """Return the entry for the build that the next change is measured against: the current build, for a gate with `kl`.
-    None for a gate without `kl`, and for programs that are not of a stored build."""
+    """Return the entry for the build that the next change is measured against. It is the current build, for a gate with
+    `kl`. Return None for a gate without `kl`, and for programs that do not belong to a stored build."""
     if (
         build is None
         or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
@@ -79,9 +79,9 @@ def base_of(settings: object, build: str | None) -> RecordedReference | None:
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[RecordedReference], note: str) -> None:
-    """Write references into a workspace file, with a note as a comment after each. Nothing else changes.
+    """Write references into a workspace file, with a note as a comment after each. Nothing else in the file changes.
 
-    Raises `ConfigError` if the file no longer has the gate.
+    Raises `ConfigError` if the gate is no longer in the file.
     """
     from io import StringIO
 
@@ -93,7 +93,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
         entry = next(one for one in document["suites"][suite]["gates"] if one["name"] == gate)
     except (KeyError, TypeError, StopIteration) as error:
         raise SettingsUnusable(f"{path} has no gate {gate} in suite {suite}") from error
-    entry.fa.set_block_style()  # a comment ends its line
+    entry.fa.set_block_style()  # a comment ends at the end of its line
     for one in found:
         if one.file is not None:
             replace_file(path.parent / one.file, f"{json.dumps(list(one.ids))}\n".encode())
@@ -105,7 +105,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
             node = node[key]
             node.fa.set_block_style()
         node[one.keys[-1]] = one.new
-        if one.keys[0] != "kl":  # the reason is next to the reference itself
+        if one.keys[0] != "kl":  # write the reason next to the reference itself
             node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
     out = StringIO()
     yaml = YAML()
@@ -118,13 +118,14 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
 
 
 def _indented(text: str) -> bool:
-    """Return whether the file indents its lists below their keys."""
+    """Return whether the file indents lists below their keys."""
     match = re.search(r"^( *)gates:[^\n]*\n(?: *#[^\n]*\n)*( *)- ", text, re.MULTILINE)
     return match is not None and len(match.group(2)) > len(match.group(1))
 
 
 def _transcript(state: Mapping[str, Any]) -> RecordedReference | None:
-    """Return the reference for the transcript of a state; None for a state that is only compared with another."""
+    """Return the reference for the transcript of a state. Return None for a state that is only compared with
+    another."""
     if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
         return None
     old = state["expected"]

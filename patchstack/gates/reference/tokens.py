@@ -22,7 +22,7 @@ class TokenReference:
 
 
 def reference_of(value: object) -> TokenReference | str:
-    """Parse a reference, a list of ids or their digest. Return a text if it is invalid."""
+    """Parse a reference, which is a list of ids or the digest of one. If it is invalid, return the problem as text."""
     if isinstance(value, str):
         right = len(value) == 64 and set(value) <= set("0123456789abcdef")
         return (
@@ -37,7 +37,7 @@ def reference_of(value: object) -> TokenReference | str:
 
 
 def reference_in(path: Path) -> TokenReference | str:
-    """Read the reference in a file, a JSON list of ids. Return a text if it is invalid."""
+    """Read the reference in a file, which is a JSON list of ids. If it is invalid, return the problem as text."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def reference_in(path: Path) -> TokenReference | str:
 
 
 def combined(given: TokenReference | None, filed: TokenReference | None) -> TokenReference | str | None:
-    """Combine a digest and a file, which must match, to one reference. Return a text if they do not match."""
+    """Combine a digest and a file into one reference. If they do not match, return the problem as text."""
     if given is not None and filed is not None and given.sha256 != filed.sha256:
         return f"the ids of the file are not those of the digest: theirs is {filed.sha256}"
     return filed or given
@@ -78,7 +78,7 @@ class TokenIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filed:
-    """The reference in a file, and the name of the file as it is written."""
+    """The reference from a file. `name` is the name of the file as it is written in the workspace file."""
 
     name: str
     reference: TokenReference
@@ -86,7 +86,7 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class IdsFile:
-    """A file of token ids, next to the workspace file or named on the command line."""
+    """A file of token ids. It is next to the workspace file, or is named on the command line."""
 
     written: str = "a file next to the workspace file: a JSON list"
     option: Any = Path
