@@ -1,1 +1,2 @@
-"""The command line, with one module for each command: parse, call one function, render. Nothing imports cli."""
+"""The command line, with one module for each command. A command parses its options, calls one function, and renders the
+result. No other package imports cli."""

@@ -179,7 +179,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """Return the recorded evidence that an acceptance may use: only records signed by allowed signers."""
+    """Return the recorded evidence that an acceptance may use, which is only the records signed by allowed signers."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 
@@ -189,7 +189,7 @@ def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | No
 
 
 def _sign(decision: Decision | None, ledger: Ledger, key: Path | None) -> None:
-    """Sign the decision, if there is one and a key was given."""
+    """Sign the decision. Do nothing if there is no decision, or if no key was given."""
     from patchstack.evidence.signing import sign
 
     if decision is None or key is None:
@@ -198,7 +198,7 @@ def _sign(decision: Decision | None, ledger: Ledger, key: Path | None) -> None:
 
 
 def _warn(way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger) -> None:
-    """Print warnings before the expensive builds, and before the decision, which is permanent."""
+    """Print warnings early: before the expensive builds, and before the decision, which is permanent."""
     from patchstack.report.ledger import likeness_line
     from patchstack.workflow.candidate.acceptance import warnings
 
@@ -219,7 +219,7 @@ def _plan(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
 
 @contextlib.contextmanager
 def _steps() -> Iterator[Callable[[AcceptStep, float], None]]:
-    """Yield a function that prints every finished step. At the end, print the one that took the most time."""
+    """Yield a function that prints every finished step. At the end, print the step that took the most time."""
     from patchstack.workflow.candidate.accept import step_line
 
     taken: list[tuple[str, float]] = []

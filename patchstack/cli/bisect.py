@@ -131,7 +131,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _logs() -> Path:
-    """Return a new directory for the command's output."""
+    """Return a new directory for the output of the command."""
     import tempfile
 
     root = cache_places().bisections

@@ -149,7 +149,7 @@ def build_command(
 def _source(
     directory: Path | None, given: Mapping[str, Any], workspace: Path | None, *, offline: bool
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the requested tree: a directory, or a series with the options in `given`, by their names."""
+    """Return the requested tree: a directory, or a series. `given` has the options for a series, by their names."""
     from patchstack.workflow.build import source_of
 
     clash = [name for name, value in given.items() if value is not None]
@@ -180,7 +180,7 @@ def _build(
     shell: bool,
     json: bool,
 ) -> Exit:
-    """Build with the progress on this terminal, and report; or open the shell."""
+    """Build with the progress on this terminal and report the result, or open the shell."""
     from patchstack.report.build import BuildScreen, options_lines
     from patchstack.workflow.build import build_order, open_build_shell
 
@@ -221,7 +221,7 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
 
 
 def _copy(binaries: Path, into: Path) -> None:
-    """Copy a build's binaries and their links. Files of the same names are replaced."""
+    """Copy the binaries of a build, including symbolic links. Existing files with the same names are replaced."""
     into.mkdir(parents=True, exist_ok=True)
     for path in sorted(binaries.iterdir()):
         (into / path.name).unlink(missing_ok=True)

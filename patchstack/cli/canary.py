@@ -158,7 +158,8 @@ def _show(found: Canary, outlook: Forecast | None) -> None:
 
 
 def _print_error(name: str, error: PatchstackError) -> None:
-    """Print a document for a series that could not be checked, so that every series has one."""
+    """Print an error document for a series that could not be checked, so that the output has a document for every
+    series."""
     from patchstack.report.documents.read import failed_canary
 
     print(failed_canary(name, error).line, flush=True)

@@ -70,7 +70,7 @@ def checkout_command(
 
 
 def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None) -> None:
-    """Print the result, and notes on its objects."""
+    """Print the result, and notes about its git objects."""
     from patchstack.workspace import is_url
 
     commits = "1 commit" if made.count == 1 else f"{made.count} commits"
@@ -85,7 +85,7 @@ def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None)
 
 
 def _without_lock(made: CheckedOut, config: SeriesConfig, *, whole: bool) -> None:
-    """Print notes on the commits of a series without a lock."""
+    """Print notes about the commits of a series without a lock."""
     from patchstack.workspace import FILE_NAME
 
     talk(

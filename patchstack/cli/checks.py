@@ -1,4 +1,4 @@
-"""Checks for the commands that run them: options, their engine, and their table."""
+"""Support for the commands that run checks: options, the engine for the checks, and the table of results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def engine_of(spec: str | None, workspace: Path | None) -> OpenEngine:
 def checked(
     config: SeriesConfig, cache: Cache, engine: OpenEngine, *, name: str | None = None, why: str | None = None
 ) -> tuple[CheckRow, ...]:
-    """Run the checks of a series. With a name, first record the sites of that check."""
+    """Run the checks of a series. If `name` is given, record the sites of this check first."""
     from patchstack.workflow.checks import check_series, record
 
     rows = check_series(config, cache, engine)
@@ -70,7 +70,8 @@ def _read_again(config: SeriesConfig, path: Path) -> SeriesConfig:
 
 
 def show_checks(series: str, rows: Sequence[CheckRow], lines: Sequence[str] | None = None) -> None:
-    """Print the table of checks, and the failures of those that do not hold: `lines`, if given."""
+    """Print the table of checks, and the failures of the checks that do not hold. If `lines` is given, print these
+    lines instead of the failures."""
     from patchstack.report.checks import against, checks_line, checks_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
@@ -82,13 +83,13 @@ def show_checks(series: str, rows: Sequence[CheckRow], lines: Sequence[str] | No
 
 
 def code_of(rows: Sequence[CheckRow] | None) -> Exit:
-    """Return the exit code of checks; 0 for none."""
+    """Return the exit code of checks. It is 0 if there are no checks."""
     from patchstack.verdict import exit_code
 
     return exit_code(row.verdict for row in rows) if rows else Exit.HOLDS
 
 
 def worst(one: Exit, other: Exit) -> Exit:
-    """Return the worse of two exit codes: a failure before a result that could not be judged."""
+    """Return the worse of two exit codes. A failure is worse than a result that could not be judged."""
     codes = {one, other}
     return Exit.DOES_NOT_HOLD if Exit.DOES_NOT_HOLD in codes else max(one, other)

@@ -1,7 +1,7 @@
 """Shell completion of values from the nearest workspace and its ledger.
 
-Shells run this at each press of the tab key, so it reads only the workspace file, and prints nothing if anything is
-wrong. Shells also evaluate the output, so it contains only harmless characters.
+A shell runs this code at each press of the tab key. So it reads only the workspace file, and prints nothing if an error
+occurs. The shell also evaluates the output, so the output contains only harmless characters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
 
 Found = list[tuple[str, str]]
-"""Values with a short description of each; empty if there are none."""
+"""Values, each with a short description."""
 
 
 def complete_series(ctx: typer.Context, incomplete: str) -> Found:
@@ -29,7 +29,7 @@ def complete_series(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_number(ctx: typer.Context, incomplete: str) -> Found:
-    """Return numbers of patches, of the named series or of all."""
+    """Return the patch numbers of the named series, or of all series if none is named."""
     with suppress(Exception):
         return _fitting(_numbers(ctx), incomplete)
     return []
@@ -41,7 +41,7 @@ def complete_series_or_number(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
-    """Return names of variants: the workspace's own, and those that patchstack ships."""
+    """Return the names of variants: those of the workspace, and those that patchstack includes."""
     found: Found = []
     with suppress(Exception):
         from patchstack.builds.inputs.variant import builders_directory
@@ -63,7 +63,7 @@ def complete_suite(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
-    """Return names of gates, of the named suite or of all."""
+    """Return the names of the gates of the named suite, or of all suites if none is named."""
     with suppress(Exception):
         suites = _section(ctx, "suites")
         chosen = ctx.params.get("suite")
@@ -78,10 +78,10 @@ def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_decision(ctx: typer.Context, incomplete: str) -> Found:
-    """Return ids of the ledger's decisions."""
+    """Return the ids of the decisions in the ledger."""
     with suppress(Exception):
         ledger = _workspace(ctx).parent / "ledger"
-        # As many digits as `patchstack ledger` shows.
+        # The same number of digits as in the output of `patchstack ledger`.
         return _fitting(((path.stem[:12], "") for path in sorted(ledger.glob("*.json"))), incomplete)
     return []
 
@@ -102,7 +102,8 @@ def _section(ctx: typer.Context, name: str) -> dict[str, Any]:
 
 
 def _named(ctx: typer.Context) -> set[str]:
-    """Return the words given as names of series. If the line ends in an option without its value, `args` has them."""
+    """Return the words that were given as names of series. If the command line ends in an option without its value,
+    these words are in `args`."""
     named = ctx.params.get("series") or ctx.params.get("what") or ctx.args
     return {named} if isinstance(named, str) else set(named)
 

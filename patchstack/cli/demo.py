@@ -52,8 +52,8 @@ def demo_command(
 
 
 class Tour:
-    """Runs the commands of the demo in its directory, and shows each as typed, with its output. `wrong` are those with
-    an unexpected result."""
+    """Runs the commands of the demo in the demo's directory, and shows each command as typed, with its output. `wrong`
+    lists the commands with an unexpected result."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -61,7 +61,7 @@ class Tour:
         self._started = False
 
     def verify(self) -> None:
-        """Show that the series holds, and that three broken copies of it do not."""
+        """Show that the series holds, and that three broken copies of the series do not."""
         from patchstack.demo.build import DROPPED, EDITED, MOVED
 
         self._patchstack("verify", "paged")
@@ -70,7 +70,8 @@ class Tour:
             self._patchstack("verify", broken.name, "--workspace", "broken/patchstack.yaml", codes=(_DOES_NOT_HOLD,))
 
     def build(self) -> str | None:
-        """Build the series on this host, or in a container if the host lacks something. Return the engine used."""
+        """Build the series on this host, or in a container if the host lacks a requirement. Return the engine that was
+        used."""
         for engine in ("host", "docker"):
             code = self._patchstack("build", "paged", "--engine", engine, codes=(0, _MISSING))
             if code == 0:
@@ -80,7 +81,7 @@ class Tour:
         return None
 
     def gate(self, engine: str) -> str:
-        """Record the first references of the build, and run its suite. Return the build's key."""
+        """Record the first references of the build, and run its suite. Return the key of the build."""
         key = self._key(engine)
         print("A suite in patchstack.yaml says what a build must still do. This build gives its first references:\n")
         self._patchstack("gate", "record", "greedy", "--build", key, "--why", "the fork as it was exported")
@@ -88,7 +89,8 @@ class Tour:
         return key
 
     def accept(self, engine: str) -> None:
-        """Accept a good commit, but neither one that changes the model's output nor one that loses output."""
+        """Accept a good commit. Reject a commit that changes the output of the model, and a commit that loses
+        output."""
         from patchstack.demo.build import CHANGED, GOOD, LOST
 
         print(
@@ -116,7 +118,7 @@ class Tour:
         return str(json.loads(said.getvalue())["key"])[:12]
 
     def _patchstack(self, *args: str, codes: tuple[int, ...] = (0,)) -> int:
-        """Run a patchstack command in the demo's directory, and return its exit code."""
+        """Run a patchstack command in the directory of the demo, and return its exit code."""
         from patchstack.cli.failures import guarded
         from patchstack.cli.main import app
 
@@ -140,7 +142,7 @@ class Tour:
             self.wrong.append(f"{typed}: exit code {done.code}, not 0")
 
     def _type(self, *words: str) -> str:
-        """Return a command as a user would type it, and show it."""
+        """Show a command as a user would type it, and return this text."""
         if not self._started:
             print(f"$ cd {shlex.quote(str(self.root))}")
         self._started = True

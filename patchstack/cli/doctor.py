@@ -47,8 +47,8 @@ def doctor_command(
 
 
 def _configured() -> str | None:
-    """Return the engine of the nearest workspace; None if the workspace cannot be read, because doctor should still
-    check the machine."""
+    """Return the engine of the nearest workspace. Return None if the workspace cannot be read, because doctor must then
+    still check the machine."""
     try:
         workspace = nearest_workspace(None)
     except PatchstackError as error:

@@ -17,8 +17,8 @@ def each_series(
     look: Callable[[SeriesConfig], Exit],
     failed: Callable[[str, PatchstackError], None] | None = None,
 ) -> Exit:
-    """Process every series, and return the worst exit code. An error is printed with the series' name and passed to
-    `failed`. The error of a single series is raised."""
+    """Process every series, and return the worst exit code. The error of a series is printed with the name of the
+    series and passed to `failed`. If there is only one series, its error is raised."""
     code = Exit.HOLDS
     for config in configs:
         try:

@@ -19,7 +19,7 @@ from patchstack.tasks import longest
 
 
 def guarded(command: Callable[[], object]) -> int:
-    """Run the command line and return its exit code, for every kind of failure."""
+    """Run the command line and return the exit code, for every kind of failure."""
     with manners():
         return _guarded(command)
 
@@ -34,18 +34,18 @@ def _guarded(command: Callable[[], object]) -> int:
         complain("interrupted")
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output closed the pipe, so print nothing.
+        # The program that reads our output closed the pipe, so print nothing.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        # Not a bug, but the state of the machine: a full disk, a name that is too long, a directory without access.
+        # Not a bug, but a problem of the machine: a full disk, a name that is too long, or a directory without access.
         if _in_cache(error):
             complain_of(_cache_unusable(error))
             return int(Exit.MISSING)
         where = f"{os.fsdecode(error.filename)[:200]}: " if isinstance(error.filename, str | bytes) else ""
         hint = "check that the disk has room and that you may read and write there"
-        from patchstack.causes import MachineRefused  # imported late, because it would slow every command
+        from patchstack.causes import MachineRefused  # imported late, because the import would slow down every command
 
         complain_of(MachineRefused(f"{where}{error.strerror or error}", hint=hint))
         return int(Exit.MISSING)
@@ -63,7 +63,7 @@ def _guarded(command: Callable[[], object]) -> int:
 
 
 def _in_cache(error: OSError) -> bool:
-    """Return whether the error is about our cache: a path in it, or a parent directory of it."""
+    """Return whether the error names a path in our cache, or a parent directory of our cache."""
     if not isinstance(error.filename, str | bytes):
         return False
     failed, cache = Path(os.fsdecode(error.filename)).absolute(), cache_directory().absolute()
@@ -80,36 +80,36 @@ def _cache_unusable(error: OSError) -> MissingError:
 
 
 def talk(text: str) -> None:
-    """Print a message on stderr, unless `--quiet` was given. stdout is for data."""
+    """Print a message on stderr, unless `--quiet` was given. stdout is reserved for data."""
     if not quiet():
         complain(text)
 
 
 def tell_longest(durations: Sequence[tuple[str, float]]) -> None:
-    """Print which task took the most time, from tasks with their seconds, if they took long."""
+    """Print which task took the most time, if the tasks took long. `durations` are in seconds."""
     if line := longest(durations):
         talk(line)
 
 
 def complain_of(error: PatchstackError, about: str = "") -> None:
-    """Print an error on stderr, with its code if `-v` or `--json` was given; `about` is the series it is about."""
+    """Print an error on stderr, with its code if `-v` or `--json` was given. `about` is the series with the error."""
     complain(error.render(about, coded=coded()))
 
 
 def complain(text: str) -> None:
-    """Print an error on stderr, after flushing stdout, so that they appear in order."""
+    """Print an error on stderr. Flush stdout first, so that both appear in the right order."""
     with contextlib.suppress(BrokenPipeError), printing():
         sys.stdout.flush()
         print(paint_words(printable(text), sys.stderr), file=sys.stderr)
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without user names and passwords in URLs."""
+    """Return the text with user names and passwords removed from URLs."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def log_directory() -> Path:
-    """Return where tracebacks of bugs are kept."""
+    """Return the directory for the tracebacks of bugs."""
     import platformdirs
 
     return Path(platformdirs.user_log_dir("patchstack", appauthor=False))

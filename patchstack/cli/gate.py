@@ -127,7 +127,7 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
 
 
 def _run_brought(workspace: Workspace, suite: Suite, ready: Prepared) -> list[Checked]:
-    """Run the gates that the patches add and that the policy does not have, and print each result at once."""
+    """Run the gates that the patches add and that the policy lacks, and print each result at once."""
     if workspace.policy is None:
         return []
     from patchstack.gates.suite import read_suites
@@ -281,7 +281,7 @@ def _prepared(
     partly: bool = False,
     signers: str | None = None,
 ) -> Iterator[Prepared]:
-    """Yield a runner of the build or directory, on an engine whose machine is fit for the suite."""
+    """Yield a runner for the build or directory. The engine has a machine that is fit for the suite."""
     from patchstack.workflow.gates import choose_programs, prepare_suite
 
     recorded = _recorded(workspace, signers)

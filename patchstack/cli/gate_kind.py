@@ -1,4 +1,4 @@
-"""`patchstack gate KIND`: run a single gate. The command is generated from the settings of the kind."""
+"""`patchstack gate KIND`: run a single gate. The command is generated from the settings of the gate kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gat
 
 
 def kind_command(entry: Entry) -> Callable[..., None]:
-    """Import a kind and make its command: a function that Typer reads like a hand-written one."""
+    """Import a kind and make its command. Typer reads this function like a hand-written one."""
     kind = entry.load()
 
     def command(**options: Any) -> None:
@@ -49,7 +49,7 @@ def kind_command(entry: Entry) -> Callable[..., None]:
 
 
 def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
-    """Read the settings, run the gate, print its judgement, and exit with its exit code."""
+    """Read the settings, run the gate, print its judgement, and exit with the exit code of the judgement."""
     from patchstack.observe.declared import values_of_options
     from patchstack.workflow.gates import run_alone
 
@@ -80,7 +80,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 
 def _finish(judgement: Judgement, kind: Kind[Any], *, json: bool) -> Exit:
-    """Print a judgement, and return its exit code."""
+    """Print a judgement, and return the exit code of the judgement."""
     from patchstack.report.gate import gate_lines, print_judgement_table
     from patchstack.verdict import exit_code
 

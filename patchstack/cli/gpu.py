@@ -99,7 +99,7 @@ def lock_command(
             try:
                 code = attached(command)
             except BaseException:
-                end_below(held.token)  # remaining programs no longer have the GPU
+                end_below(held.token)  # programs that are still running no longer hold the GPU
                 raise
             finally:
                 if os.environ.get(TOKEN) == held.token:
@@ -135,7 +135,7 @@ def unlock_command(
 
 @contextlib.contextmanager
 def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
-    """Yield the machine of an engine: the named one, the configured one, or else this machine."""
+    """Yield the machine of an engine. The engine is the named one, or else the configured one, or else this machine."""
     from dataclasses import replace
 
     from patchstack.machine.ask import Place, reach

@@ -73,7 +73,8 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, the unit of its count, and the next command."""
+    """Return the series that was found, the unit in which its patches are counted, and the next command for the
+    user."""
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:
@@ -104,7 +105,7 @@ def _adopt(
     branch: str | None,
     strip: int | None,
 ) -> None:
-    """Adopt the patches, write the series, and verify it from the written files."""
+    """Adopt the patches, write the series, and verify the series from the written files."""
     from patchstack.report.text import patch_count
     from patchstack.report.verify import truth
     from patchstack.series.mirror.adopt import adopt

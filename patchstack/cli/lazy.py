@@ -1,4 +1,4 @@
-"""Commands that are imported on first use, so that a command line imports only its own command."""
+"""Commands that are imported on first use, so that each call imports only the command that it runs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """The location of a command and its text in the help, without importing it.
+    """The location of a command and its text in the help, so that the help does not import the command.
 
-    `target` is `module:attribute` of a function or a Typer app, or a function that makes one. `heading` is its section
-    in the help.
+    `target` is `module:attribute` of a function or a Typer app, or a function that makes one of these. `heading` is the
+    section of the command in the help.
     """
 
     target: str | Callable[[], Callable[..., None]]
@@ -46,7 +46,7 @@ class Lazy:
 
 
 class _OnDemand(Mapping[str, Any]):
-    """A group's own commands, followed by those that are imported when they are looked up."""
+    """A group whose own commands come first. The lazy commands follow, and each is imported when it is looked up."""
 
     def __init__(self, own: Mapping[str, Any], lazy: Mapping[str, Lazy]) -> None:
         self.own, self.lazy = own, lazy
@@ -62,7 +62,7 @@ class _OnDemand(Mapping[str, Any]):
 
 
 def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """Return a class of groups that have these commands after their own, in this order."""
+    """Return a class of groups that have these lazy commands after their own, in this order."""
 
     class LazyGroup(TyperGroup):
         def __init__(self, *, commands: Any = None, **others: Any) -> None:
@@ -79,11 +79,11 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
-            """Run the command line. Usage errors have our wording, not Typer's."""
+            """Run the command line. Usage errors have our wording instead of Typer's."""
             if any(name.endswith("_COMPLETE") for name in os.environ):
                 from typer._completion_classes import completion_init
 
-                completion_init()  # Typer's script for each shell
+                completion_init()  # Typer's completion script for each shell
             try:
                 code = super().main(*args, **{**others, "standalone_mode": False})
             except UsageError as error:

@@ -85,7 +85,7 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
 
 
 def _reported(result: LintResult, as_json: bool, rows: Sequence[CheckRow]) -> Exit:
-    """Print a result and return its exit code."""
+    """Print a result and return the exit code of the result."""
     if as_json:
         from patchstack.report.documents.lint import lint_document
         from patchstack.series.lint.runner import RULES

@@ -92,7 +92,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    # Every command also takes these after its name: manner.py.
+    # Every command also accepts these options after its name, see manner.py.
     color: Annotated[
         When | None,
         typer.Option(help="When to colour [default: auto]. Also after COMMAND.", show_default=False),
@@ -108,7 +108,7 @@ def root(
             help="Print programs that are run, and codes of errors. Also after COMMAND.",
         ),
     ] = False,
-    # Typer's own options, without their imports at each start.
+    # The same as Typer's own options, but without importing their modules at each start.
     install_completion: Annotated[
         bool, typer.Option("--install-completion", callback=_install_completion, help="Install shell completion.")
     ] = False,
@@ -131,15 +131,15 @@ def _task_screen() -> Watcher:
 
 
 def main() -> None:
-    """Entry point of the `patchstack` script."""
+    """Run the `patchstack` script."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    # The process is short and makes few cycles, so let the collector run rarely.
+    # The process is short and creates few reference cycles, so the garbage collector can run rarely.
     gc.set_threshold(100_000, 50, 50)
-    # Handle a kill like Ctrl-C: end our programs first, then remove temporary files.
+    # Handle SIGTERM like Ctrl-C: end our programs first, then remove temporary files.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
     code = guarded(app)
-    gc.freeze()  # at the end Python would search all objects for cycles, several times
+    gc.freeze()  # otherwise Python would search all objects for cycles several times at exit
     sys.exit(code)

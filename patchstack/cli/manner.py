@@ -1,4 +1,4 @@
-"""The options that every command takes, before or after its name: verbosity and colours."""
+"""The options that every command accepts, before or after its name: verbosity and colours."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VERBOSE = "patchstack.verbose"
 
 
 def add_manner(command: Any) -> None:
-    """Let a command, and all commands of a group, take these options after the name. The command's own options have
-    priority.
+    """Let a command accept these options after its name. For a group, this includes all of its commands.
 
-    `command` is a Typer command. Its help does not list these options; the help of `patchstack` does.
+    If the command has an option with the same name, its own option has priority. `command` is a Typer command. Its help
+    does not list these options, because the help of `patchstack` lists them.
     """
     for parameter in command.params:
         if "--json" in parameter.opts and parameter.callback is None:
@@ -29,12 +29,12 @@ def add_manner(command: Any) -> None:
     taken = {name for parameter in command.params for name in parameter.opts}
     command.params += [option for option in _options() if taken.isdisjoint(option.opts)]
     below = getattr(command, "commands", {})
-    for one in getattr(below, "own", below).values():  # lazy commands come here when they are loaded
+    for one in getattr(below, "own", below).values():  # lazy commands get these options when they are loaded
         add_manner(one)
 
 
 def name_programs(context: Context) -> None:
-    """Print each program that is run on stderr, until the command line ends."""
+    """Print each program that is run on stderr, until the end of the command line."""
     from patchstack.process import tell_programs
 
     root = context.find_root()

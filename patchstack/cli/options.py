@@ -1,4 +1,4 @@
-"""Options that several commands share, and their conversion to series and sources."""
+"""Options that several commands share, and functions that convert them to series and sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.files.places import cache_directory, cache_places
 
-# Imports here would slow `--help` of every command.
+# Imports at this place would slow down `--help` of every command.
 if TYPE_CHECKING:
     from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig, Workspace
@@ -44,7 +44,7 @@ PatchesOption = Annotated[
         "--patches",
         metavar="DIR",
         help="A directory of patch files, without a workspace.",
-        readable=False,  # reading it gives a better message than Typer's
+        readable=False,  # opening the file later gives a better message than Typer's check
     ),
 ]
 StripOption = Annotated[
@@ -68,7 +68,7 @@ _POLICY = "patchstack.policy"
 
 
 def _policy_chosen(context: typer.Context, source: str | None) -> str | None:
-    """Apply this policy to every workspace that the command opens."""
+    """Use this policy for every workspace that the command opens."""
     context.meta[_POLICY] = source
     return source
 
@@ -93,7 +93,7 @@ EngineOption = Annotated[
 
 
 def workspace_file(path: Path | None) -> Path:
-    """Return the named workspace file, or the nearest one. Raises `UsageError` if none exists."""
+    """Return the named workspace file, or the nearest workspace file. Raises `UsageError` if none exists."""
     from patchstack.workspace import FILE_NAME, find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -107,14 +107,14 @@ def workspace_file(path: Path | None) -> Path:
 
 
 def the_workspace(path: Path | None) -> Workspace:
-    """Return the named workspace, or the nearest one, with the policy of --policy-from. Raises `UsageError` if there is
-    none."""
+    """Return the named workspace or the nearest workspace, with the policy of --policy-from. Raises `UsageError` if
+    none exists."""
     return _opened(workspace_file(path))
 
 
 def _opened(path: Path) -> Workspace:
-    """Read a workspace file. With --policy-from, read it once for each command, and print the changes that are not
-    used."""
+    """Read a workspace file. With --policy-from, cache the result for the command, and print the local policy changes
+    that are ignored."""
     from typer._click.globals import get_current_context
 
     from patchstack.workspace import read_workspace
@@ -135,7 +135,7 @@ def _opened(path: Path) -> Workspace:
 
 
 def work_alone(path: Path | None, doing: str) -> None:
-    """Lock the workspace for this command until it ends. `doing` is shown to those who wait for the lock."""
+    """Lock the workspace until the end of this command. `doing` is shown to other commands that wait for the lock."""
     from typer._click.globals import get_current_context
 
     from patchstack.workspace.alone import alone_in
@@ -145,7 +145,7 @@ def work_alone(path: Path | None, doing: str) -> None:
 
 
 def nearest_workspace(path: Path | None) -> Workspace | None:
-    """Return the named workspace, or the nearest one, or None."""
+    """Return the named workspace, or the nearest workspace. Return None if none exists."""
     from patchstack.workspace import find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -153,7 +153,8 @@ def nearest_workspace(path: Path | None) -> Workspace | None:
 
 
 def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
-    """Return the engine named on the command line, else in PATCHSTACK_ENGINE, else in the workspace, else Docker's."""
+    """Return the engine that is named on the command line, or else in PATCHSTACK_ENGINE, or else in the workspace. If
+    none is named, return Docker's engine."""
     from patchstack.engine.choose import open_engine
 
     configured = workspace.engine if workspace is not None else None
@@ -175,7 +176,8 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
-    """Return the named series, or the only one. Raises `UsageError` if the workspace has several and none was named."""
+    """Return the named series, or the only series. Raises `UsageError` if the workspace has several series and none was
+    named."""
     chosen = workspace.select(names)
     if len(chosen) > 1:
         raise AmbiguousName(
@@ -194,8 +196,9 @@ def chosen_series(
     fork: str | None = None,
     fork_ref: str | None = None,
 ) -> tuple[SeriesConfig, ...]:
-    """Return the series of the workspace, or the one described by options. `upstream` alone replaces the workspace's
-    upstream. Raises `UsageError` for a mixture of both."""
+    """Return the series of the workspace, or the series that the options describe. `upstream` alone replaces the
+    upstream of the workspace's series. Raises `UsageError` if the options mix a workspace's series with a described
+    series."""
     from patchstack.workspace import SeriesConfig
 
     by_hand = {"--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
@@ -246,9 +249,10 @@ def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
 
 @contextmanager
 def naming_clones(config: SeriesConfig) -> Iterator[None]:
-    """Add the local clone of the fork to the hint for an upstream that cannot be fetched.
+    """Add the local clone of the fork to the hint if the upstream cannot be fetched.
 
-    The clone is never used as upstream without a request, because nobody would notice that upstream lacks the pin.
+    The clone is never used as upstream unless the user requests it. Otherwise nobody would notice that the upstream
+    lacks the pin.
     """
     from patchstack.git.objects import MissingObject
     from patchstack.git.remote import NotFetched
@@ -264,7 +268,7 @@ def naming_clones(config: SeriesConfig) -> Iterator[None]:
 
 
 def open_cache(*, offline: bool) -> Cache:
-    """Return our cache, in PATCHSTACK_CACHE or the platform's cache directory."""
+    """Return the cache in PATCHSTACK_CACHE, or in the platform's cache directory if this variable is not set."""
     from patchstack.git.remote import Cache
 
     return Cache(cache_directory, offline=offline)

@@ -50,7 +50,7 @@ def status_command(
 
 
 def _show(status: SeriesStatus, *, first: bool, patches: bool, surface: bool) -> None:
-    """Print one series, after an empty line unless it is the first."""
+    """Print one series. Print an empty line before it, unless it is the first."""
     from patchstack.report.status import next_line, patches_table, status_lines, surface_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable

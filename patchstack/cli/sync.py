@@ -141,7 +141,7 @@ def _step(work: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
     from patchstack.workflow.sync.order import take_step
 
     if order.to is not None:
-        _suite(work)  # report an unusable policy before the work
+        _suite(work)  # report an unusable policy before any work is done
     with task(f"sync {work.config.name}"):
         state = take_step(work, order)
     if state is None:
@@ -151,7 +151,7 @@ def _step(work: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
 
 
 def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
-    """Return the directories of a sync of a series."""
+    """Return the directories for a sync of a series."""
     from patchstack.workflow.sync.workspace import SyncWorkspace
 
     found = the_workspace(workspace)
@@ -165,7 +165,8 @@ def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> 
 
 
 def show(state: SyncState, *, json: bool) -> None:
-    """Print the state of a sync, and exit with 1 if a person is needed."""
+    """Print the state of a sync. Exit with 1 if the sync is not ready. If an earlier --accept was stopped by checks,
+    exit with the exit code of their verdict."""
     from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
@@ -197,7 +198,7 @@ def show(state: SyncState, *, json: bool) -> None:
 
 
 def _words(command: str | None) -> tuple[str, ...]:
-    """Return a command as words, split as in a shell."""
+    """Split a command into words, as a shell does."""
     if command is None:
         return ()
     import shlex
@@ -221,7 +222,7 @@ def _abort(work: SyncWorkspace, *, discard: bool) -> None:
 
 
 def _was_accepted(work: SyncWorkspace) -> bool:
-    """Return whether an earlier --accept was stopped by its checks."""
+    """Return whether the checks stopped an earlier --accept."""
     from patchstack.workflow.sync.checks import interrupted
 
     state = work.state()
@@ -229,8 +230,8 @@ def _was_accepted(work: SyncWorkspace) -> bool:
 
 
 def _suite(work: SyncWorkspace) -> Suite | None:
-    """Return the suite that the policy names. Raises `UsageError` if it does not exist, or if no variant is given to
-    build."""
+    """Return the suite that the policy names. Raises `UsageError` if the suite does not exist, or if no variant to
+    build is given."""
     if work.config.sync_suite is None:
         return None
     if work.config.variant is None:
@@ -247,7 +248,7 @@ def _suite(work: SyncWorkspace) -> Suite | None:
 def _proving(
     work: SyncWorkspace, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
 ) -> Iterator[Proving]:
-    """Yield the machine for the suite."""
+    """Yield the machine for the gates of the suite."""
     from patchstack.builds.inputs.plan import Request
     from patchstack.cli.proving import proving_machine
     from patchstack.workflow.candidate.accept import Terms

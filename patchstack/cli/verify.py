@@ -117,7 +117,8 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
 def _checking(
     configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None, policy: str | None
 ) -> bool:
-    """Return whether to run checks. Raises `UsageError` if there are none, and `ConfigError` for unusable ones."""
+    """Return whether to run checks. Raises `UsageError` if no checks are configured, and `ConfigError` for unusable
+    checks."""
     check_recording(configs, record, why, policy)
     if not checks and record is None:
         return False
@@ -128,7 +129,7 @@ def _checking(
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
-    """Return the series with this comparison only. Raises `UsageError` for one without a fork."""
+    """Return the series with only this comparison. Raises `UsageError` for a series without a fork."""
     if expect not in ("fork", "lock"):
         raise BadValue(f"--expect {expect} is neither fork nor lock")
     without = [config.name for config in configs if config.fork is None]
@@ -140,14 +141,15 @@ def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConf
 
 
 def _print_error(name: str, error: PatchstackError) -> None:
-    """Print a document for a series that could not be verified, so that every series has one."""
+    """Print an error document for a series that could not be verified, so that the output has a document for every
+    series."""
     from patchstack.report.documents.read import failed_verify
 
     print(failed_verify(name, error).line, flush=True)
 
 
 def show(result: Verification) -> None:
-    """Print the table, the result line and explanations. Warnings go to stderr."""
+    """Print the table, the result line and explanations. Warnings are printed on stderr."""
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
     from patchstack.report.verify import explanation, truth, verify_table
@@ -161,7 +163,7 @@ def show(result: Verification) -> None:
 def _reported(
     config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool, rows: Sequence[CheckRow] | None
 ) -> Exit:
-    """Print a result and return its exit code."""
+    """Print a result and return the exit code of the result."""
     if as_json:
         from patchstack.report.documents.verify import verify_document
 

@@ -183,7 +183,7 @@ def noise_command(
 
 @dataclass(frozen=True, slots=True)
 class _WorkloadOptions:
-    """The workload from the command line: its name, its settings, and the variables of both sides."""
+    """The workload from the command line: its name, its settings, and the environment variables of both sides."""
 
     workload: str
     model: str | None
@@ -194,7 +194,7 @@ class _WorkloadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Manner:
-    """The number and order of pairs, and whether they run. `noise`: a side is compared with itself."""
+    """The number and order of pairs, and whether to run them. `noise` is true if a side is compared with itself."""
 
     pairs: int
     alpha: float
@@ -206,7 +206,7 @@ class _Manner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _References:
-    """The options of reference runs."""
+    """The options for reference runs."""
 
     programs: str | None
     none: bool
@@ -215,7 +215,7 @@ class _References:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The machine for the runs."""
+    """The machine for the runs, from the command line."""
 
     engine: str | None
     image: str | None
@@ -226,7 +226,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """The options for printing and writing."""
+    """The options for output."""
 
     json: bool
     markdown: Path | None
@@ -236,8 +236,8 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Return the keys of the sides from a series, by their texts. Missing builds are made. A dry run only prints them
-    and ends, because a plan needs the programs."""
+    """Return the keys of the builds for the sides that name a series. Each key is stored under the text of its side.
+    Missing builds are made. A dry run only prints them and exits, because a plan needs the built programs."""
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bench_sides import build_side, series_side, side_build

@@ -1,4 +1,5 @@
-"""`patchstack bench difference`: a decode rate from two lengths of a run, whose common costs cancel."""
+"""`patchstack bench difference`: compute a decode rate from runs of two lengths. The costs that both have in common
+cancel."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def difference_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The machine for the sides."""
+    """The machine for the sides, from the command line."""
 
     engine: str | None
     image: str | None
@@ -97,7 +98,7 @@ def _of_sides(
     lengths: tuple[int, int],
     repeats: int,
 ) -> list[Difference]:
-    """Measure sides, one after the other, and print the results."""
+    """Measure the sides, one after the other, and print the results."""
     from patchstack.workflow.difference import measure_difference
 
     comparisons, observations = kept_places()
@@ -124,7 +125,7 @@ def _of_sides(
 
 
 def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int, int], repeats: int) -> Difference:
-    """Measure another engine's command, and print the result."""
+    """Measure the command of another engine, and print the result."""
     from patchstack.workflow.difference import measure_command
 
     try:
@@ -138,7 +139,7 @@ def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int
 
 
 def _lengths(text: str) -> tuple[int, int]:
-    """Parse two numbers of tokens. Raises `UsageError`."""
+    """Parse the two numbers of generated tokens. Raises `UsageError`."""
     words = text.split(",")
     if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise BadValue(f"--tokens {text}: two whole numbers above 0, as in 16,64")

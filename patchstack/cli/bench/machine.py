@@ -1,4 +1,4 @@
-"""`patchstack bench machine`: the history of this user's machines."""
+"""`patchstack bench machine`: the history of the machines that this user measured on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the bench commands, the directories of comparisons, and the display of one."""
+"""Options of the bench commands, the directories of stored comparisons, and the output of a comparison."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ def kept_places() -> tuple[Path, Observations]:
 
 
 def found_comparison(name: str | None) -> tuple[Path, Observations]:
-    """Return the directory of a comparison by the start of its name, or of the newest, and the store of its runs.
+    """Return the directory of a comparison, and the store of its runs. The comparison is found by the start of its
+    name. Without a name, it is the newest one.
 
-    Raises `MissingError` if there is none, and `UsageError` if several names have that start.
+    Raises `MissingError` if no comparison is found, and `UsageError` if several names have that start.
     """
     from patchstack.workflow.bench import comparisons_in
 
@@ -82,7 +83,7 @@ def opened_where(
     image: str | None,
     library_path: str | None,
 ) -> Iterator[Where]:
-    """Yield the machine for a comparison, open during the block."""
+    """Yield the machine for a comparison. It stays open until the end of the block."""
     from patchstack.workflow.bench import Where
 
     with connected(spec or "host", workspace) as connection:
@@ -110,7 +111,7 @@ def followed(states: Iterable[Progress], plan_most: int) -> Progress:
 
 
 def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path | None) -> Exit:
-    """Print a comparison, write the requested files, and return its exit code."""
+    """Print a comparison, write the requested files, and return the exit code of the comparison."""
     from patchstack.report.bench import markdown as markdown_of
     from patchstack.report.bench import print_comparison
     from patchstack.report.documents.bench import bench_document
@@ -132,7 +133,7 @@ def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path |
 
 
 def variables(option: str, given: list[str] | None) -> dict[str, str]:
-    """Parse variables from NAME=VALUE. Raises `UsageError`."""
+    """Parse environment variables from NAME=VALUE. Raises `UsageError`."""
     from patchstack.observe.settings import variable_problem
 
     problems, found = [], {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PromptForm(StrEnum):
-    """How prompts are sent."""
+    """The form in which prompts are sent."""
 
     AUTO = "auto"
     IDS = "ids"
@@ -136,7 +136,7 @@ def serve_command(
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """The server to start, if any."""
+    """The server to start, if any, from the command line."""
 
     what: str | None
     model: str
@@ -148,7 +148,7 @@ class _Started:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The machine for the server."""
+    """The machine for the server, from the command line."""
 
     engine: str | None
     image: str | None
@@ -158,7 +158,7 @@ class _Place:
 
 
 def _key(name: str | None) -> str:
-    """Return the API key of a variable. Raises `UsageError` if it is not set."""
+    """Return the API key from an environment variable. Raises `UsageError` if the variable is not set."""
     if name is None:
         return ""
     if not (key := os.environ.get(name, "")):
@@ -169,7 +169,7 @@ def _key(name: str | None) -> str:
 def _measured(
     wanted: LoadWanted, url: str | None, key: str, started: _Started, place: _Place, *, json: bool, html: Path | None
 ) -> int:
-    """Measure, print, and return the exit code."""
+    """Measure, print the result, and return the exit code."""
     from patchstack.workflow.serve import plan_of, serve_url
 
     if (url is None) == (started.what is None):

@@ -1,7 +1,7 @@
 """`patchstack ci prepare` and `ci action`: the steps of the GitHub Action.
 
-`prepare` outputs the cached directory and who may write it. `action` runs the requested command as a separate program,
-and converts its documents to annotations, a summary, outputs and files.
+`prepare` outputs the cached directory and whether this job may write it. `action` runs the requested command as a
+separate program, and converts its documents to annotations, a summary, outputs and files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from patchstack.workspace import SeriesConfig
 
 _MOST_TOLD = 10
-_HOURS = 6 * 3600.0  # the limit of a job on GitHub's runners
+_HOURS = 6 * 3600.0  # the time limit of a job on GitHub's runners
 
 
 def prepare_command() -> None:
@@ -77,7 +77,7 @@ def action_command() -> None:
 
 @contextlib.contextmanager
 def _told_on_the_runner() -> Iterator[None]:
-    """Report errors of the block as annotations, because their text may contain foreign text."""
+    """Report errors of the block as escaped annotations, because an error message may contain untrusted text."""
     from patchstack.report.github import Annotation, Level
 
     try:
@@ -103,7 +103,7 @@ def _act() -> int:
 
 
 def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
-    """Return annotations on the workspace file, for its changes that are not trusted."""
+    """Return annotations on the workspace file for changes that are ignored, because they are not trusted."""
     from patchstack.report.github import Annotation, Level
     from patchstack.series.policy import policy_from
 
@@ -120,7 +120,7 @@ def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
 
 
 def _refused(inputs: Inputs, report: Path, error: PatchstackError) -> int:
-    """Report why nothing was run."""
+    """Report why no command was run."""
     from patchstack.report.github import Annotation, Level, commands, write_values
     from patchstack.report.summary import summary
     from patchstack.report.text import block
@@ -136,7 +136,7 @@ def _refused(inputs: Inputs, report: Path, error: PatchstackError) -> int:
 
 
 def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], policy: str) -> int:
-    """Run the command and report it."""
+    """Run the command and report its result."""
     from patchstack.report.github import commands, write_values
     from patchstack.report.summary import failure, part, summary
 
@@ -149,7 +149,7 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], pol
     if not documents:
         parts = [failure(inputs.command.value, code, done.complaint)]
         told = [*told, _unspoken(inputs, code, done.complaint)]
-        code = code or int(Exit.INVALID)  # without an answer, nothing was proven
+        code = code or int(Exit.INVALID)  # without a document, nothing was proven
     with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
         out.write(summary(parts))
     for line in commands(told):
@@ -160,8 +160,8 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], pol
 
 
 def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> tuple[Finished, list[Report]]:
-    """Run the command in the repository's root. Return its documents, which are also written to the report's
-    directory."""
+    """Run the command in the root directory of the repository. Return the documents that it printed, which are also
+    written to the directory of the report."""
     from patchstack.cli.ci.inputs import Command, arguments, handed_on
     from patchstack.process import run
     from patchstack.report.documents.read import read_documents
@@ -189,14 +189,14 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> 
 
 
 def _remarks(documents: list[Report], ground: Checkout, *, by_lock: bool) -> list[Annotation]:
-    """Return the annotations for the documents; with `by_lock` also a warning about comparisons with a lock."""
+    """Return the annotations for the documents. If `by_lock` is true, also warn about comparisons with a lock."""
     from patchstack.report.annotations import all_remarks
 
     return all_remarks(documents, ground) + (_against_locks(documents) if by_lock else [])
 
 
 def _against_locks(documents: list[Report]) -> list[Annotation]:
-    """Return warnings about comparisons with a lock from the same pull request."""
+    """Return warnings about comparisons with a lock that is part of the same pull request."""
     from patchstack.report.documents.verify import VerifyDocument
     from patchstack.report.github import Annotation, Level
 
@@ -212,8 +212,8 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
 
 
 def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, str]:
-    """Return the outputs for later steps, from a single document; empty if there are several. A series that was
-    compared with nothing does not hold, even if that was requested."""
+    """Return the outputs for later steps, from a single document. Return no outputs if there are several documents. A
+    series that was compared with nothing does not count as holding, even if the comparison was disabled on request."""
     from patchstack.builds.record.record import BuildDocument
     from patchstack.cli.ci.inputs import Command
     from patchstack.report.documents.canary import CanaryDocument
@@ -244,7 +244,8 @@ def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, st
 
 
 def _files(inputs: Inputs, documents: list[Report], ground: Checkout, report: Path) -> dict[str, str]:
-    """Write the files for other jobs: SARIF of lint, the issue of canary. Return their paths as outputs."""
+    """Write the files for other jobs: the SARIF file of lint, and the issue of canary. Return their paths as
+    outputs."""
     from json import dumps
 
     from patchstack.cli.ci.inputs import Command
@@ -277,7 +278,7 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
 
 
 def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
-    """Return the options for a series on a different upstream commit than its pin."""
+    """Return the options that describe a series on a different upstream commit than the pin of the series."""
     config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),
@@ -307,8 +308,8 @@ def _ground(root: Path, workspace: Path) -> Checkout:
 
 
 def _directories(workspace: Path) -> Mapping[str, Path]:
-    """Return the directories of the series' patches; empty if the workspace is unusable, which the command itself
-    reports."""
+    """Return the directories of patches of the series. Return nothing if the workspace is unusable, because the command
+    itself reports the reason."""
     from patchstack.workspace import read_workspace
 
     try:
@@ -326,7 +327,7 @@ def _temporary() -> Path:
 
 
 def _file(name: str) -> Path:
-    """Return the path of a file that the runner reads. Raises `MissingError` if there is no runner."""
+    """Return the path of a file that the runner reads. Raises `MissingError` if no runner set this path."""
     path = os.environ.get(name)
     if not path:
         raise NoRunner(

@@ -16,7 +16,7 @@ _TRUSTED = ("push", "schedule", "workflow_dispatch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
-    """Whether a cache is read and written, and its key. `prefix` finds an older one."""
+    """Whether a cache is read and written, and its key. `prefix` is the start of a key, and finds an older cache."""
 
     read: bool
     write: bool
@@ -25,11 +25,12 @@ class CachePlan:
 
 
 def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterable[bytes], platform: str) -> CachePlan:
-    """Return the plan for a cache. The cache contains git directories, and git obeys their configuration, so its writer
-    controls what git does for others.
+    """Return the plan for a cache.
 
-    So only runs on the default branch write, for events that need write access. A pull request only reads. A release (a
-    tag) does neither, because it must not depend on earlier jobs.
+    The cache contains git directories, and git obeys the configuration in them. So whoever writes the cache controls
+    what git does in other jobs. Therefore, only runs on the default branch may write, and only for events that need
+    write access. A pull request only reads. A release (a tag) neither reads nor writes, because it must not depend on
+    earlier jobs.
     """
     digest = hashlib.sha256()
     for part in content:
@@ -45,8 +46,8 @@ def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterabl
 
 
 def cache_inputs(workspace: Path, directories: Mapping[str, Path]) -> list[bytes]:
-    """Return the contents that determine the fetched objects: the workspace file and every patch. Unreadable files are
-    left out; the later command reports them."""
+    """Return the contents that determine which objects are fetched: the workspace file and every patch. Unreadable
+    files are left out, because a later command reports them."""
     found = []
     for path in (workspace, *(path for one in directories.values() for path in sorted(one.glob("[0-9]*")))):
         try:

@@ -1,4 +1,4 @@
-"""Read the action's inputs and the event from a runner's environment, where all of it is text."""
+"""Read the inputs of the action and the event from the environment of a runner, where all values are text."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The action's inputs. `workspace` is the path of `patchstack.yaml` from the repository's root; `expect` is `fork`,
-    `lock` or empty; `upstream_commit` is the commit for canary and build, empty for the default. `policy_from` is a
-    commit or file, empty for the event's."""
+    """The inputs of the action. `workspace` is the path of `patchstack.yaml`, relative to the root of the repository.
+    `expect` is `fork`, `lock` or empty. `upstream_commit` is the commit for canary and build, and is empty for the
+    default commit. `policy_from` is a commit or a file. If it is empty, the event determines the source of the
+    policy."""
 
     command: Command
     workspace: str
@@ -47,7 +48,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """The event of the workflow. `base` is the commit that a pull request is to be merged into; empty for other
+    """The event of the workflow. `base` is the commit that a pull request will be merged into. It is empty for other
     events."""
 
     name: str
@@ -65,7 +66,7 @@ class Event:
 
 
 def read_inputs(environment: Mapping[str, str]) -> Inputs:
-    """Return the inputs that the action's steps set. Raises `UsageError` for invalid values."""
+    """Return the inputs that the steps of the action set. Raises `UsageError` for invalid values."""
 
     def text(name: str, default: str = "") -> str:
         return environment.get(f"PATCHSTACK_CI_{name}", "").strip() or default
@@ -117,10 +118,11 @@ def read_event(environment: Mapping[str, str]) -> Event:
 
 
 def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the command line of patchstack for the inputs. `policy` is the source of the policy, empty for the
-    checkout. `by_hand` are the options that describe the series if it is built on a different commit than its pin.
+    """Return the command line of patchstack for the inputs.
 
-    Raises `UsageError` for inputs that cannot be combined.
+    `policy` is the source of the policy. If it is empty, the policy is that of the checkout. `by_hand` are the options
+    that describe the series if it is built on a different commit than its pin. Raises `UsageError` for inputs that
+    cannot be combined.
     """
     if inputs.arch and inputs.command is not Command.BUILD:
         raise OptionConflict("arch is for the command build")
@@ -147,8 +149,8 @@ def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[
 
 
 def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the command, without variables that would let a program talk to the runner, or act as
-    the job."""
+    """Return the environment for the command. Variables are removed if they would let a program communicate with the
+    runner, or act as the job."""
     return {
         name: value
         for name, value in environment.items()

@@ -58,5 +58,5 @@ def matrix_command(
 
 
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the given words, which may be several in one option."""
+    """Return the words of an option. One use of the option may contain several words."""
     return tuple(word for one in given or () for word in one.replace(",", " ").split())

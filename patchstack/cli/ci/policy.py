@@ -1,4 +1,4 @@
-"""Find the source of the policy: on a pull request, the commit that it is to be merged into."""
+"""Find the source of the policy. On a pull request, it is the commit that the pull request will be merged into."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
-    """Return the source of the policy: the input; else on a pull request its base; else empty, which means the
-    checkout.
+    """Return the source of the policy. It is the input `policy_from`, or else the base of the pull request, or else
+    empty. An empty source means the checkout.
 
-    Raises `MissingError` for a base that was not fetched, because an unknown policy must not pass.
+    Raises `MissingError` for a base that was not fetched, because a check without a known policy must not pass.
     """
     if inputs.policy_from or not event.pull_request:
         return inputs.policy_from

@@ -97,7 +97,7 @@ def comment_body_command(
 
 
 def write_issue(directory: Path, issue: Issue) -> None:
-    """Write the parts of an issue as files, for a job that gets only these."""
+    """Write the parts of an issue as files, for a job that receives only these files."""
     directory.mkdir(parents=True, exist_ok=True)
     state = "open" if issue.open else "closed"
     for name, text in {"body.md": issue.body, "title": issue.title, "marker": issue.marker, "state": state}.items():
@@ -105,7 +105,7 @@ def write_issue(directory: Path, issue: Issue) -> None:
 
 
 def given(files: Sequence[Path] | None) -> list[Report]:
-    """Return the documents of files, or of stdin. Raises `UsageError` if none exists."""
+    """Return the documents in the files, or on stdin. Raises `UsageError` if there are no documents."""
     from patchstack.report.documents.read import read_documents
 
     documents: list[Report] = []
@@ -126,7 +126,7 @@ def _read(path: Path) -> str:
 
 
 def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Checkout:
-    """Return the checkout with the files of the documents' series."""
+    """Return the checkout with the files of the series that the documents describe."""
     from patchstack.report.annotations import Checkout
     from patchstack.report.documents.read import subject_of
 

@@ -1,1 +1,1 @@
-"""`patchstack cost`: the least cost of a model, with one module for each command."""
+"""`patchstack cost`: the minimum cost of a model, with one module for each command."""

@@ -1,4 +1,4 @@
-"""Options of the commands of `patchstack cost`, and the display of a document."""
+"""Options of the commands of `patchstack cost`, and the output of a document."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HtmlOption = Annotated[
 
 
 def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: str | None = None) -> Machine:
-    """Return the machine of the options. Figures from the command line override its own."""
+    """Return the machine that the options name. Figures from the command line override those of the machine."""
     from patchstack.cost.machine import Machine, find_machine, parse_figure
 
     found = find_machine(machine) if machine is not None else Machine(name="given on the command line")
@@ -64,7 +64,7 @@ def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: st
 
 
 def show(document: CostDocument, *, json: bool, html: Path | None = None) -> None:
-    """Print a document as JSON or as tables, and write its page."""
+    """Print a document as JSON or as tables, and write its HTML page."""
     if html is not None:
         from patchstack.report.cost.plots import write_page
 
