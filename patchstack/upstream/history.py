@@ -1,4 +1,4 @@
-"""Read upstream's history after the pin, from a path or URL: commits along first parents, oldest first."""
+"""Read upstream's history after the pin from a path or URL. The commits are those along first parents, oldest first."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _PR = re.compile(r"\(#(\d+)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamCommit:
-    """One commit of upstream. `index` counts from 0 in `git rev-list --reverse --first-parent PIN..REF`; `before` is
-    its first parent; `date` is the author's day (YYYY-MM-DD); `pr` is the pull request its subject names, `(#1234)`."""
+    """One commit of upstream. `index` counts from 0 in `git rev-list --reverse --first-parent PIN..REF`. `before` is
+    the first parent of the commit. `date` is the day of the author's date (YYYY-MM-DD). `pr` is the pull request that
+    the subject names, as in `(#1234)`."""
 
     index: int
     oid: str
@@ -35,13 +36,14 @@ class UpstreamCommit:
 
     @property
     def label(self) -> str:
-        """Its name for people: the pull request if it has one."""
+        """The name of the commit for users. It is the pull request, if the commit has one."""
         return f"#{self.pr}" if self.pr is not None else self.oid[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRange:
-    """Upstream from the pin to `tip`. `ref` is the name of the tip: the user's, or the ref that was chosen."""
+    """Upstream from the pin to `tip`. `ref` is the name of the tip, which is the user's name or the name of the ref
+    that was chosen."""
 
     pin: Commit
     tip: Commit
@@ -63,10 +65,10 @@ class ShallowRange(MissingError):
 
 
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
-    """Return the commit of a ref of upstream. `what` is the name of the option; errors begin with it if the user
-    `named` a ref.
+    """Return the commit of a ref of upstream. `what` is the name of the option. If the user `named` a ref, errors begin
+    with this name.
 
-    Raises what `Repository.resolve_commit` raises.
+    Raises the same errors as `Repository.resolve_commit`.
     """
     if named:
         return reached.repository.resolve_commit(reached.rev, what, objects)
@@ -80,9 +82,10 @@ def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> C
 def read_range(
     repository: Repository, objects: Objects, pin: Commit, tip: Commit, ref: str, what: str
 ) -> UpstreamRange:
-    """Return the commits from the pin to a tip, called `ref`. `what` is the name of the option, for hints.
+    """Return the commits from the pin to a tip. `ref` is the name of the tip, and `what` the name of the option, for
+    hints.
 
-    Raises `UsageError` if the tip does not descend from the pin, `ShallowRange` if the clone is too shallow.
+    Raises `UsageError` if the tip does not descend from the pin, and `ShallowRange` if the clone is too shallow.
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
@@ -125,7 +128,7 @@ def read_range(
 
 
 def tree_before(range_: UpstreamRange, objects: Objects, commit: UpstreamCommit) -> str:
-    """Return the tree of a commit's first parent. Raises `MissingObject` if a shallow clone lacks its parent."""
+    """Return the tree of a commit's first parent. Raises `MissingObject` if a shallow clone lacks this parent."""
     if commit.before == range_.pin.oid:
         return range_.pin.tree
     if commit.index and range_.commits[commit.index - 1].oid == commit.before:
@@ -163,8 +166,8 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """A series, and upstream from its pin on. `upstream` is the user's name for it; `repository` has the commits: it is
-    the user's own, or ours in the cache."""
+    """A series, and upstream from the pin of the series on. `upstream` is the user's name for upstream. `repository`
+    has the commits. It is the user's own clone, or ours in the cache."""
 
     series: Series
     upstream: str
@@ -175,14 +178,15 @@ class Ahead:
 
 @task("opening upstream")
 def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str) -> Ahead:
-    """Open a series and upstream up to `to`, by default up to the newest known commit (for a URL, it is fetched now).
-    Commits that a shallow clone lacks are fetched from its remote into our cache; the clone is not changed. `what` is
-    the name of the option for `to`. Raises what loading and opening raise, and `UsageError` if `to` does not descend
-    from the pin.
+    """Open a series and upstream up to `to`.
+
+    By default, `to` is the newest known commit. For a URL, it is fetched now. Commits that a shallow clone lacks are
+    fetched from the clone's remote into our cache. The clone is not changed. `what` is the name of the option for `to`.
+    Raises the errors of loading and opening, and `UsageError` if `to` does not descend from the pin.
     """
     series = configured_series(config)
     upstream = Remote.at(config.upstream, cache)
-    # First, because for a URL the history includes the pin, which then need not be fetched separately.
+    # First, because the history of a URL includes the pin, which then need not be fetched separately.
     try:
         reached = upstream.reach(to, until=config.pin)
     except NoSuchRepository as error:
@@ -207,7 +211,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
 
 
 def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Repository:
-    """Return the history that a shallow clone lacks, in our cache."""
+    """Return a repository in our cache with the history that a shallow clone lacks."""
     try:
         return cache.history(url, shallow.tip, pin)[0]
     except MissingError as error:

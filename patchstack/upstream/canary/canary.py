@@ -29,10 +29,14 @@ _NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The options of a canary run. `blame` finds the first breaking commits: by strict applies with `strict`, else by
-    three-way merges. `search` also finds commits that are similar to a patch, commits whose lines are in its way, and
-    names that patches add in files they do not touch. `timeline` shows how each patch fits onto every commit. `checks`
-    are run on the resulting trees; `engine` opens the engine for their commands. `parked` patches are examined too."""
+    """The options of a canary run.
+
+    `blame` finds the first breaking commits: by strict applies if `strict` is true, otherwise by three-way merges.
+    `search` also finds commits that are similar to a patch, commits that conflict with the lines of a patch, and names
+    that patches add although upstream has added them in other files. `timeline` shows how each patch fits onto every
+    commit. `checks` are run on the resulting trees. `engine` opens the engine for the commands of checks. `parked`
+    patches are examined too.
+    """
 
     strict: bool = False
     blame: bool = False
@@ -78,7 +82,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
 
 
 def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, all_commits: bool) -> None:
-    """Fetch all contents that the series needs in one step, if contents must be fetched."""
+    """If contents must be fetched, fetch all contents that the series needs in one step."""
     if objects.fetch is None:
         return
     trees = [range_.pin.tree, *(commit.tree for commit in range_.commits)] if all_commits else []
@@ -155,7 +159,8 @@ class _Rows:
         )
 
     def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
-        """Return the hunks of a failing patch that upstream has not taken; None if it has taken no significant one."""
+        """Return the hunks of a failing patch that upstream has not taken. Return None if upstream has taken no
+        significant hunk."""
         if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if like is not None and like.how in _IN_THE_TREE:
@@ -164,7 +169,7 @@ class _Rows:
         return taken.remains if taken.some or (like is not None and _did_it(like)) else None
 
     def _landed(self, index: int, applied: bool) -> Likeness | None:
-        """Return how upstream already contains the patch, or something similar."""
+        """Return how upstream already contains the patch or a similar change."""
         if not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if not self._diagnoser.changed(self._tip, index):
@@ -177,7 +182,7 @@ class _Rows:
         return found
 
     def _led(self, index: int) -> tuple[tuple[str, str], ...]:
-        """Return the files that a patch adds to a directory that upstream has renamed, each with its new path."""
+        """Return the files that a patch adds to a directory that upstream has renamed. Each file has its new path."""
         found = []
         for path, change in self._diagnoser.own.of(index).items():
             if change.old is None and self._there[self._diagnoser.chain.touched.place[path]] is None:
@@ -213,7 +218,7 @@ class _Rows:
         return State.CLEAN, notes
 
     def _at_pin(self, index: int) -> list[str]:
-        """Return why a patch does not apply to its own pin. Upstream's later changes are not the cause."""
+        """Return why a patch does not apply to the pin of its series. Later changes of upstream are not the cause."""
         pin = self._range.pin.tree
         places = set(self._diagnoser.chain.places(index))
         before = [
@@ -250,7 +255,7 @@ class _Rows:
         collides: Sequence[UpstreamCommit],
         led: Sequence[tuple[str, str]],
     ) -> list[str]:
-        """Yield further remarks on a patch that fails."""
+        """Yield further remarks about a failing patch."""
         said: list[str] = []
         if remains is not None and like is not None and like.commit is not None and like.how == "patch-id":
             said.append(f"{commit_named(like.commit)} took all of it, and later commits changed it")
@@ -276,7 +281,7 @@ class _Rows:
 
 
 def _did_it(like: Likeness) -> bool:
-    """Return whether an upstream commit made a patch's change, or most of it."""
+    """Return whether an upstream commit made the change of a patch, or most of this change."""
     return like.how == "patch-id" or (like.how == "similar" and like.score >= SAME_LINES)
 
 

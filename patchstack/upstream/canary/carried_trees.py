@@ -1,7 +1,7 @@
 """Compute the trees that a series gives on commits of upstream. Conflicts are settled so that the rest can be checked.
 
-Each patch's own change is merged three-way, as `sync` does it. If both sides changed the same lines, the text has the
-lines of both. So all of upstream's text can be checked, and the patch is reported as not carried.
+Each patch's own change is merged three-way, as in `sync`. If both sides changed the same lines, the resulting text has
+the lines of both sides. So the complete text of upstream can be checked, and the patch is reported as not carried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _State = tuple[Entry | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """The touched paths after some patches of a series, by number, and at its end."""
+    """The touched paths after some patches of a series, by the number of the patch, and at the end of the series."""
 
     last: _State
     after: dict[int, _State]
@@ -30,8 +30,8 @@ class _Carried:
 
 
 class CarriedTrees:
-    """Computes the trees of a series on trees of upstream. `wanted` are the numbers of patches whose trees are needed;
-    `links` are the patches on the pin."""
+    """Computes the trees of a series on trees of upstream. `wanted` are the numbers of the patches whose trees are
+    needed. `links` are the patches on the pin."""
 
     def __init__(self, objects: Objects, links: Sequence[Link], wanted: Collection[int]) -> None:
         self._objects = objects
@@ -42,13 +42,13 @@ class CarriedTrees:
         self._known: dict[_State, _Carried] = {}
 
     def on(self, tree: str) -> SeriesTrees:
-        """Return the trees of the series on a tree of upstream. Raises `MissingObject` if a content is not
+        """Return the trees of the series on a tree of upstream. Raises `MissingObject` if the content of a file is not
         available."""
         before = tuple(self._touched.entries(tree))
         carried = self._known.get(before)
         if carried is None:
             carried, moved = self._carried(tree)
-            if moved:  # files other than the touched ones were written
+            if moved:  # files outside the touched paths were written
                 return self._merged(tree, carried.absent)
             self._known[before] = carried
         return SeriesTrees(

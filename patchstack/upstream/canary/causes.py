@@ -1,4 +1,4 @@
-"""Explain why a patch fails in a strict chain: every hunk and file that does not fit, and the conflicting commits."""
+"""Explain why a patch fails in a strict chain: the hunks and files that do not fit, and the conflicting commits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary, myers
 
 _MORE = 5 * SPARE
-"""The most that the search for the hunks that do not fit may take for one file, in nanoseconds; then git says why."""
+"""The time limit for the search for unfitting hunks in one file, in nanoseconds. Above it, git's own message is the
+reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason why a patch fails. `fault` is a value of `patchstack.git.apply.Fault`; `path` is empty if none is
-    known.
+    """One reason why a patch fails.
 
-    `diff` and `hunk` (from 0) identify the hunk that does not fit; `hunk` is None for a file that is missing or must
-    not exist. `line` is the 1-based line in the patch file, None if unknown.
+    `fault` is a value of `patchstack.git.apply.Fault`. `path` is empty if no path is known. `diff` and `hunk` are the
+    indices (from 0) of the hunk that does not fit. `hunk` is None for a file that is missing or must not exist. `line`
+    is the 1-based line in the patch file. It is None if the line is not known.
     """
 
     fault: str
@@ -39,7 +40,7 @@ class Reason:
 
 
 def reasons_against(standing: Standing, index: int) -> tuple[Reason, ...]:
-    """Return the reasons why a patch does not apply at its place in a chain; at least one."""
+    """Return the reasons why a patch does not apply at its place in a chain. The result has at least one reason."""
     diffs = standing.chain.steps(index)
     if diffs is not None:
         try:
@@ -91,7 +92,7 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
     effort = effort_for(lines, diff.hunks, _MORE)
     each = (misfit_alone(lines, number, hunk, effort) for number, hunk in enumerate(diff.hunks, 1))
     found = [misplaced(misfit) for misfit in each if misfit is not None]
-    if not found:  # each hunk fits alone, but not after the others: report the one at which git fails
+    if not found:  # Each hunk fits alone, but not after the others. Report the hunk at which git fails.
         stumbled = apply_hunks(lines, diff.hunks, effort)
         assert isinstance(stumbled, Misfit)
         found.append(misplaced(stumbled))
@@ -102,7 +103,7 @@ _Version = tuple[int, Entry | None]
 
 
 class Culprits:
-    """Finds which commits of a range own upstream's lines, at the paths that a series touches."""
+    """Finds the commits of a range that own upstream's lines, at the paths that a series touches."""
 
     def __init__(self, objects: Objects, range_: UpstreamRange, touched: TouchedPaths) -> None:
         self._objects = objects
@@ -114,14 +115,14 @@ class Culprits:
 
     @property
     def entries(self) -> Sequence[Sequence[Entry | None]]:
-        """The entries at the touched paths, at the pin (first) and at every commit after it."""
+        """The entries at the touched paths, first at the pin and then at every commit of the range."""
         if self._steps is None:
             trees = [self._range.pin.tree, *(commit.tree for commit in self._range.commits)]
             self._steps = [self._touched.entries(tree) for tree in trees]
         return self._steps
 
     def versions(self, path: bytes) -> list[_Version]:
-        """Return the versions of a path: at the pin (index -1), and at every commit that changed it."""
+        """Return the versions of a path: at the pin (index -1), and at every commit that changed the path."""
         place = self._touched.place[path]
         found: list[_Version] = []
         for index, entries in enumerate(self.entries, -1):
@@ -130,13 +131,13 @@ class Culprits:
         return found
 
     def changed(self, commit: UpstreamCommit) -> dict[bytes, tuple[Entry | None, Entry | None]]:
-        """Return the touched paths that a commit changes, with the entries before and after."""
+        """Return the touched paths that a commit changes. Each path has its entries before and after the commit."""
         before, after = self.entries[commit.index], self.entries[commit.index + 1]
         pairs = zip(self._touched.paths, before, after, strict=True)
         return {path: (old, new) for path, old, new in pairs if old != new}
 
     def edits(self, commit: UpstreamCommit, path: bytes) -> tuple[Edit, ...]:
-        """Return the edits that a commit makes to a path it changes."""
+        """Return the edits of a commit at a path that it changes."""
         self._owners(path)
         return self._edits[path, commit.index]
 
@@ -151,7 +152,7 @@ class Culprits:
         return self._range.commits[indices[-1]] if indices else None
 
     def of_lines(self, path: bytes, start: int, end: int) -> list[UpstreamCommit]:
-        """Return the commits that added these lines of a path at the tip, or removed lines between them."""
+        """Return the commits that added these lines of a path at the tip, or that removed lines between them."""
         known = self._owners(path)
         return [self._range.commits[by] for by in sorted(known[-1].within(start, end))] if known else []
 
@@ -173,7 +174,8 @@ class Culprits:
         return known
 
     def _text(self, path: bytes, entry: Entry | None) -> bytes:
-        """Return the text at a path, with a newline after every line; empty if it is not a text."""
+        """Return the text at a path, with a newline after every line. Return an empty text if the entry is not a
+        text."""
         if entry is None or entry[0] not in (FILE, EXECUTABLE):
             return b""
         data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Run a series' checks on a newer upstream, and find the first upstream commit on which each fails."""
+"""Run the checks of a series on a newer upstream, and find the first upstream commit on which each check fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from patchstack.verdict import Verdict
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteChange:
     """A site that is new or missing at the tip, and the commit that changed it. The commit is None if it was not
-    searched for, or if the pin has the same state."""
+    searched for, or if the site was already new or missing at the pin."""
 
     site: Site
     lost: bool
@@ -32,8 +32,9 @@ class SiteChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAhead:
-    """A check on a newer upstream. `row` is its result at the tip, `at_pin` at the pin. `first_fails` is the first
-    commit on which it fails; None if it fails on none, fails already at the pin, or was not searched for."""
+    """A check on a newer upstream. `row` is the result at the tip, and `at_pin` the result at the pin. `first_fails` is
+    the first commit on which the check fails. It is None if the check fails on no commit, if it already fails at the
+    pin, or if this commit was not searched for."""
 
     row: CheckRow
     at_pin: Verdict
@@ -54,9 +55,10 @@ def look_at_checks(
     *,
     blame: bool,
 ) -> tuple[CheckAhead, ...]:
-    """Run checks on the trees that a series gives at the pin and at the tip; with `blame` at every commit between.
+    """Run checks on the trees that a series gives at the pin and at the tip. With `blame`, run them at every commit
+    between these two as well.
 
-    Writes nothing. Raises `MissingObject` if a content that a patch touches is not available.
+    Writes nothing. Raises `MissingObject` if the content of a touched file is not available.
     """
     checks = [check for check in checks if not check.on_upstream]
     if not checks:
@@ -76,8 +78,8 @@ def look_at_checks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A patch that names the check by which it can be dropped, and the result of that check on upstream alone. `when`
-    is the patch's own text on when to drop it."""
+    """A patch that names a check, and the result of this check on upstream alone. The patch can be dropped if the check
+    is PASS. `when` is the patch's own text on when to drop it."""
 
     file: str
     number: int | None
@@ -87,7 +89,7 @@ class Drop:
 
     @property
     def can_go(self) -> bool:
-        """Whether the patch can be dropped: the check is PASS."""
+        """Whether the patch can be dropped, because its check is PASS."""
         return self.found.verdict is Verdict.PASS
 
 
@@ -122,14 +124,14 @@ def _look(checker: Checker, histories: Sequence[_History], trees: SeriesTrees, c
         number = history.check.patch
         against = row.found.new or row.found.places or row.found.lost
         if number in trees.absent and number is not None and not against:
-            # The partial result of a patch that does not merge proves nothing.
+            # If a patch does not merge, the resulting tree is incomplete, and the check proves nothing.
             found = Found(verdict=Verdict.INVALID, reason=trees.absent[number])
             row = replace(row, found=found)
         history.add(row, commit)
 
 
 class _History:
-    """The results of one check, from the pin on."""
+    """The results of one check, from the pin to the tip."""
 
     def __init__(self, check: Check) -> None:
         self.check = check

@@ -1,5 +1,5 @@
-"""Find why a patch fails on a newer upstream: by itself, because its file was removed or moved, or because of an
-earlier patch."""
+"""Find why a patch fails on a newer upstream: because of its own change, because its file was removed or moved, or
+because of an earlier patch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from patchstack.upstream.merge.series import Carrier, Verdicts, Way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Why one patch fails on one tree. For a cascade, `causes` are the patches that cause it, by index, the one with
-    the most places first. Otherwise `also` are the failing earlier patches whose lines it needs as well.
+    """The reason why one patch fails on one tree.
+
+    In a cascade, earlier patches cause the failure. `causes` are then the indices of these patches, the patch with the
+    most places first. If the failure is not a cascade, `also` are failing earlier patches whose lines the patch needs
+    as well.
     """
 
     state: State
@@ -59,32 +62,32 @@ class Diagnoser:
         return self._found[key]
 
     def carried(self, tree: str) -> Verdicts:
-        """Return whether every patch's own change merges three-way onto a tree of upstream."""
+        """Return whether each patch's own change merges three-way onto a tree of upstream."""
         key = self._entries(tree)
         if key not in self._carried:
             self._carried[key] = self._carrier.merged(key, self._slots(tree))
         return self._carried[key]
 
     def supposed(self, tree: str) -> tuple[bool | None, ...]:
-        """Return whether each patch merges onto a tree, three-way: see `Carrier.supposed`."""
+        """Return whether each patch merges three-way onto a hypothetical tree: see `Carrier.supposed`."""
         return self._carrier.supposed(self.chain.touched.entries(tree), self._slots(tree))
 
     def merges_with(self, tree: str, others: Collection[int], index: int) -> bool:
-        """Return whether a patch merges onto a tree if the changes of some conflicting earlier patches are included."""
+        """Return whether a patch merges onto a tree that includes the changes of some conflicting earlier patches."""
         self._carrier.merged(self._entries(tree), self._slots(tree))
         return self._carrier.merges_with(others, index)
 
     def merges_laid(self, tree: str, index: int) -> bool:
-        """Return whether a patch merges onto a tree if the changes of all earlier patches are included."""
+        """Return whether a patch merges onto a tree that includes the changes of all earlier patches."""
         return bool(self._alone(Way.LAID, tree, index)[0])
 
     def changed(self, tree: str, index: int) -> bool:
-        """Return whether any path of a patch has different contents on a tree of upstream than at the pin."""
+        """Return whether any path of a patch has a different content on a tree of upstream than at the pin."""
         place, there = self.chain.touched.place, self.chain.touched.entries(tree)
         return any(there[place[path]] != self._base[place[path]] for path in self.own.of(index))
 
     def landed_at(self, tree: str, index: int) -> bool:
-        """Return whether one patch's own change has no effect on a tree of upstream."""
+        """Return whether a patch's own change has no effect on a tree of upstream."""
         return bool(self._alone(Way.BARE, tree, index)[1])
 
     def _alone(self, way: Way, tree: str, index: int) -> tuple[bool | None, bool | None]:
@@ -97,8 +100,8 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Return the new paths, with entries, of touched files that a tree of upstream no longer has at their old
-        paths."""
+        """Return the new paths of touched files that a tree of upstream no longer has at their old paths. Each new path
+        has its entry."""
         found = self._moved.get(tree)
         if found is None:
             found = self._moved[tree] = {}
@@ -141,9 +144,12 @@ class Diagnoser:
     def _only_falls_with(
         self, tree: str, index: int, reasons: Sequence[Reason], owners: Sequence[frozenset[int]]
     ) -> bool:
-        """Return whether the patch fails only because of the patches it depends on. Either its own change merges
-        three-way onto upstream; or all places that do not fit belong to those patches, and it merges if their changes
-        are included, or upstream changed nothing there."""
+        """Return whether a patch fails only because earlier patches that it depends on fail.
+
+        This is true in two cases. In the first, the patch's own change merges three-way onto upstream. In the second,
+        all places that do not fit belong to those earlier patches, and either the patch merges if their changes are
+        included, or upstream changed nothing at these places.
+        """
         if all(owners) and (
             self.merges_laid(tree, index) or not any(self._edits_in(tree, index, reason) for reason in reasons)
         ):
@@ -153,7 +159,8 @@ class Diagnoser:
         return bool(self._alone(Way.BARE, tree, index)[0])
 
     def _leans(self, index: int) -> bool:
-        """Return whether a patch changes lines or files that earlier patches added: it cannot merge without them."""
+        """Return whether a patch changes lines or files that earlier patches added. Such a patch cannot merge without
+        these patches."""
         if index not in self._dependent:
             self._dependent[index] = any(
                 (change.old is not None and self.at_pin(path) is None)
@@ -165,7 +172,8 @@ class Diagnoser:
         return self._dependent[index]
 
     def _made(self, path: bytes, index: int) -> bool:
-        """Return whether an earlier patch creates or removes a path, so that the series determines its state."""
+        """Return whether an earlier patch creates or removes a path, so that the series determines the state of the
+        path."""
         changes = (self.own.of(before)[path] for before in self.ownership.touching(path, index))
         return any(change.old is None or change.new is None for change in changes)
 
@@ -177,19 +185,19 @@ class Diagnoser:
         if span is not None:
             return self.ownership.of_lines(reason.path, index, *span)
         if reason.diff is not None and not self._made(reason.path, index):
-            return frozenset()  # upstream's own file, removed or added
+            return frozenset()  # upstream's own file, which was removed or added
         return self.ownership.touching(reason.path, index)
 
     def _span(self, reason: Reason, index: int) -> tuple[int, int] | None:
-        """Return the lines that a hunk covers in the file before the patch, on the pin."""
+        """Return the lines that a hunk covers on the pin, in the file as it is before the patch."""
         change = self.own.of(index).get(reason.path)
         if reason.hunk is None or change is None or reason.hunk >= len(change.spans):
             return None
         return change.spans[reason.hunk]
 
     def _roots(self, tree: str, owned: Counter[int]) -> tuple[int, ...]:
-        """Return the root causes, which fail by themselves, of the patches that own the places; the most places
-        first."""
+        """Return the root causes among the patches that own the places. A root cause fails because of its own change.
+        The patch with the most places is first."""
         roots: Counter[int] = Counter()
         for owner, count in owned.items():
             causes = self.diagnose(tree, owner).causes
@@ -198,8 +206,8 @@ class Diagnoser:
         return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
 
     def collides(self, culprits: Culprits, tip: str, index: int) -> tuple[UpstreamCommit, ...]:
-        """Return the upstream commits whose lines conflict with a patch on the tip's tree, those in most of its places
-        first."""
+        """Return the upstream commits whose lines conflict with a patch on the tree of the tip. The commit with the
+        most conflicting places is first."""
         found: Counter[int] = Counter()
         commits: dict[int, UpstreamCommit] = {}
         for reason in self.diagnose(tip, index).reasons:
@@ -221,7 +229,7 @@ class Diagnoser:
         ]
 
     def _edits_in(self, tree: str, index: int, reason: Reason) -> list[Edit]:
-        """Return upstream's changes to the lines that a hunk covers, as edits that lead to upstream's version."""
+        """Return upstream's changes to the lines that a hunk covers, as edits to upstream's version."""
         span = self._span(reason, index)
         here = self._here(tree, reason.path)
         if span is None or here is None:
@@ -234,7 +242,7 @@ class Diagnoser:
         pin = self._base[self.chain.touched.place[reason.path]]
         if pin is None:
             return found
-        # Upstream did not change lines that are missing only because an earlier patch is.
+        # If lines are missing only because an earlier patch is missing, upstream did not change them.
         changed = self.own.between(pin, here)
         return [edit for edit in found if any(_touch(edit, upstream) for upstream in changed)]
 
@@ -243,7 +251,8 @@ class Diagnoser:
 
 
 def _touch(one: Edit, other: Edit) -> bool:
-    """Return whether two edits with the same new text touch in it. A pure removal is a point between two lines."""
+    """Return whether two edits that lead to the same new text touch each other in it. A pure removal is a point between
+    two lines."""
     if not one.added and not other.added:
         return one.to == other.to
     return one.to < other.to + other.added and other.to < one.to + one.added

@@ -11,20 +11,20 @@ from patchstack.upstream.canary.result import Broken, State
 from patchstack.upstream.canary.transplant import Transplant
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
-_SHOWN = 4  # conflicting places that are reported for one patch
-_TOGETHER = 4  # the maximum number of commits that are named as one reason; beyond that only the last is named
+_SHOWN = 4  # the maximum number of conflicting places that are reported for one patch
+_TOGETHER = 4  # the maximum number of commits in one reason; of a longer list only the last is named
 
 Fails = Callable[[str], Sequence[bool]]
-"""Tells for each patch whether it fails in a chain over a tree."""
+"""Returns for each patch whether it fails in a chain over a tree."""
 
 
 def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """Return for every patch the first commit at which it fails in a chain of strict applies without the failing
-    patches.
+    """Return for each patch the first commit at which it fails in a chain of strict applies. Failing patches are left
+    out of the chain.
 
-    The first failure counts, even if the patch applies again later. An anchored patch counts as failing
-    if it does not merge from its blob. The result is None for a patch that does not apply to the pin, which upstream
-    did not break.
+    The first failure counts, even if the patch applies again later. An anchored patch counts as failing if it does not
+    merge from its blob. The result of a patch is None if the patch never fails. It is also None if the patch does not
+    apply to the pin, because then upstream did not break it.
     """
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -47,8 +47,8 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
 
 
 def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """Return for every patch the first commit onto which it does not merge three-way after the earlier patches that do.
-    None for a patch that does not apply to the pin."""
+    """Return for each patch the first commit onto which it does not merge three-way. The earlier patches that merge are
+    included. The result is None for a patch that does not apply to the pin."""
     causes: dict[int, tuple[int, ...]] = {}
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -81,8 +81,8 @@ def _walked(
     supposed: Fails,
     broken: Callable[[UpstreamCommit, int, tuple[UpstreamCommit, ...]], Broken],
 ) -> list[Broken | None]:
-    """Walk the commits, and explain every patch at the first one at which it fails. `supposed` is as `fails`, but for
-    trees near the pin."""
+    """Walk over the commits, and explain every patch at the first commit at which it fails. `supposed` has the same
+    result as `fails`, but is used for trees near the pin."""
     judged = [index for index in range(len(diagnoser.own)) if diagnoser.own.applies(index)]
     found: list[Broken | None] = [None] * len(diagnoser.own)
     search = _Together(diagnoser, range_, supposed)
@@ -103,13 +103,13 @@ def _walked(
 
 
 def _each(range_: UpstreamRange) -> Iterator[UpstreamCommit]:
-    """Yield upstream's commits and count them in the progress display."""
+    """Yield upstream's commits, and count them in the progress display."""
     with task("blaming commits") as this:
         yield from counted(range_.commits, this, len(range_.commits), lambda commit: commit.label)
 
 
 class _Together:
-    """Finds the earlier commits without which a commit would not have broken a patch."""
+    """Finds earlier commits that are needed for a commit to break a patch."""
 
     def __init__(self, diagnoser: Diagnoser, range_: UpstreamRange, fails: Fails) -> None:
         self._range = range_
@@ -117,9 +117,9 @@ class _Together:
         self._transplant = Transplant(diagnoser.objects, range_, diagnoser.chain.touched)
 
     def needed(self, commit: UpstreamCommit, indices: Sequence[int]) -> dict[int, tuple[UpstreamCommit, ...]]:
-        """Return, for patches that fail from a commit on, the earlier commits that are needed too, oldest first. Empty
-        for a patch that the commit breaks alone, or if the commit depends on earlier ones and cannot be separated.
-        """
+        """Return the earlier commits that are needed to break patches, oldest first. `indices` are patches that fail
+        from `commit` on. The result of a patch is empty if `commit` breaks it alone, or if `commit` depends on earlier
+        commits and cannot be separated from them."""
         if commit.index == 0:
             return {}
         alone = self._failing(self._range.pin.tree, [commit])
@@ -128,10 +128,11 @@ class _Together:
         return {index: self._before(commit, index) for index in indices if not alone[index]}
 
     def _before(self, commit: UpstreamCommit, index: int) -> tuple[UpstreamCommit, ...]:
-        """Add the latest commit that is still missing, found by bisection, until the patch fails."""
+        """Find earlier commits by bisection until the patch fails: in each step, add the latest commit that is still
+        missing."""
         chosen = [commit]
         while len(chosen) < _TOGETHER:
-            fine, fails = -1, chosen[0].index - 1  # the patch applies up to the first, and fails up to the second
+            fine, fails = -1, chosen[0].index - 1  # the patch applies up to `fine`, and fails from `fails` on
             while fails - fine > 1:
                 middle = (fine + fails) // 2
                 failing = self._failing(self._range.commits[middle].tree, chosen)
@@ -140,7 +141,7 @@ class _Together:
                 else:
                     fine = middle
             if fine >= 0 and self._failing(self._range.commits[fine].tree, chosen) is None:
-                return ()  # the chosen commits depend on that one
+                return ()  # the chosen commits depend on the commit `fine`
             chosen.insert(0, self._range.commits[fails])
             failing = self._failing(self._range.pin.tree, chosen)
             if failing is None:
@@ -155,8 +156,11 @@ class _Together:
 
 
 def _needed(diagnoser: Diagnoser, tree: str, index: int) -> tuple[int, ...]:
-    """Return the failing earlier patches that keep a patch from merging onto a tree. Empty if it fails by itself; else
-    the one patch whose changes suffice, or the fewest whose changes are needed together."""
+    """Return the failing earlier patches that prevent a patch from merging onto a tree.
+
+    The result is empty if the patch fails because of its own change. Otherwise it is the one patch whose changes are
+    sufficient, or the smallest group of patches whose changes are needed together.
+    """
     failing = diagnoser.carried(tree).clean
     before = sorted(
         {

@@ -1,4 +1,5 @@
-"""Find the functions of a source text as git does for its hunk headers: by lines that begin with a letter."""
+"""Find the functions of a source text in the same way as git for its hunk headers: by lines that begin with a
+letter."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function: its name, its head line, and its lines from the head to the closing brace (counted from 0)."""
+    """A function: its name, its head line, and its lines from the head to the closing brace. Lines are counted from
+    0."""
 
     name: str
     head: bytes
@@ -26,7 +28,7 @@ class Function:
 
 
 def functions(lines: Sequence[bytes]) -> list[Function]:
-    """Return the functions of a text, in order; they do not overlap."""
+    """Return the functions of a text, in order. Functions do not overlap."""
     found: list[Function] = []
     start: int | None = None
     for number in [number for number, line in enumerate(lines) if line[:1] in _FIRST]:
@@ -45,14 +47,17 @@ def functions(lines: Sequence[bytes]) -> list[Function]:
 
 
 def function_at(found: Sequence[Function], line: int) -> Function | None:
-    """Return the function that a line is in."""
+    """Return the function that contains a line."""
     at = bisect_right([one.start for one in found], line) - 1
     return found[at] if at >= 0 and line < found[at].end else None
 
 
 def heads_at(lines: Sequence[bytes], numbers: Iterable[int]) -> set[bytes]:
-    """Return the heads of the functions that some lines are in. The numbers are in ascending order. Like `function_at`,
-    but reads only the needed part of the text, and every line at most once."""
+    """Return the heads of the functions that contain the given lines.
+
+    The numbers are in ascending order. This is like `function_at`, but reads only the needed part of the text, and
+    every line at most once.
+    """
     found: set[bytes] = set()
     before, head = -1, None
     for number in numbers:

@@ -1,5 +1,8 @@
-"""Find out whether upstream already has a patch, or something similar: by what the patch would still change, in
-reverse, hunk by hunk, by patch-id, by lines and by title."""
+"""Find out whether upstream already contains a patch or a similar change.
+
+The tests are, in order: whether the patch would still change upstream, whether it applies in reverse, whether upstream
+has its hunks, and whether an upstream commit has the same patch-id, similar lines or a similar title.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary
 
 SAME_LINES = 0.6
-"""The share of a patch's changed lines from which an upstream commit counts as the patch, taken with changes."""
+"""If an upstream commit has at least this share of a patch's changed lines, it counts as the patch with changes."""
 _FEW_LINES = 3
 _SAME_WORDS, _FEW_WORDS = 0.6, 3
 
@@ -59,8 +62,8 @@ class Landing:
         self._rare = rare(commit.subject for commit in range_.commits)
 
     def whole(self, index: int) -> Likeness | None:
-        """Return how upstream's tip contains a whole patch: it changes nothing there, or applies in reverse. Else
-        None."""
+        """Return how upstream's tip contains a complete patch: the patch changes nothing there, or it applies in
+        reverse. Return None if the tip does not contain it."""
         tip = self._range.tip.tree
         if self._diagnoser.carried(tip).nothing[index]:
             return self._since("tree", index)
@@ -72,15 +75,15 @@ class Landing:
         return None
 
     def taken(self, index: int) -> Taken:
-        """Return the parts of a patch that upstream's tip has, hunk by hunk."""
+        """Return the parts of a patch that upstream's tip contains, hunk by hunk."""
         return self._hunks.of(self._range.tip.tree, index)
 
     def by_hunks(self, index: int) -> Likeness:
-        """Return the commit that added the last hunk of a patch, for a patch whose hunks are all in the tip."""
+        """Return the commit that added the last hunk of a patch. All hunks of the patch must be in the tip."""
         return self._since("hunks", index)
 
     def same(self, index: int) -> Likeness | None:
-        """Return the commit that makes the same change by patch-id, under any diff algorithm."""
+        """Return the commit that has the same patch-id as a patch under any diff algorithm."""
         paths = set(self._diagnoser.own.of(index))
         if not paths:
             return None
@@ -102,8 +105,8 @@ class Landing:
         return None
 
     def similar(self, index: int) -> Likeness | None:
-        """Return the commit that is most similar to a patch: by the lines it changes, or by its title if both touch a
-        file."""
+        """Return the commit that is most similar to a patch. Commits are compared by the lines that they change, or by
+        title if commit and patch touch a common file."""
         mine = self._mine(index)
         total = sum(mine.values())
         best: tuple[float, UpstreamCommit] | None = None
@@ -131,8 +134,11 @@ class Landing:
         return found
 
     def _shared(self, mine: ChangedLines, commit: UpstreamCommit) -> int:
-        """Return how many lines both change, 0 if too few to matter. A quick bound comes from the files of the commit:
-        it adds only lines that they have afterwards, and removes only lines that they had before."""
+        """Return how many lines a patch and a commit both change. Return 0 if there are too few to matter.
+
+        A quick upper bound is read from the files of the commit: the commit adds only lines that are in its files
+        afterwards, and removes only lines that were in them before.
+        """
         changed = self._culprits.changed(commit).items()
         before, after = (
             frozenset().union(*(self._standing(path, sides[at]) for path, sides in changed)) for at in (0, 1)
@@ -148,7 +154,7 @@ class Landing:
         return sum((mine & self._lines[commit.index]).values())
 
     def _standing(self, path: bytes, entry: Entry | None) -> frozenset[bytes]:
-        """Return the series' lines that a file of upstream has."""
+        """Return the lines of the series that a file of upstream contains."""
         oid = entry[1] if entry is not None else ""
         if oid not in self._theirs:
             if self._every is None:
@@ -158,8 +164,8 @@ class Landing:
         return self._theirs[oid]
 
     def _together(self, tree: str, index: int) -> int | None:
-        """Return a later patch on the same lines if upstream took both as one change. Alone, the earlier one conflicts
-        with the later one's result."""
+        """Return a later patch that changes the same lines, if upstream took both patches as one change. Alone, the
+        earlier patch conflicts with the result of the later one. Return None if no such patch exists."""
         own = self._diagnoser.own
         nothing = self._diagnoser.carried(tree).nothing
         paths = own.of(index).keys()
@@ -176,8 +182,8 @@ class Landing:
         return later[-1] if later else None
 
     def _since(self, how: str, index: int) -> Likeness:
-        """Return the commit that brought the change: the first after which every commit that touches the files has
-        it."""
+        """Return the commit that brought the change. From this commit on, every commit that touches the files has the
+        change."""
         commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
         trees = [self._range.pin.tree, *(commit.tree for commit in commits)]
         first = len(commits)
@@ -195,7 +201,7 @@ class Landing:
         return self._backwards(tree, index)
 
     def _backwards(self, tree: str, index: int) -> bool:
-        """Return whether a patch applies to a tree of upstream in reverse, as `git apply --reverse` would apply it."""
+        """Return whether a patch applies in reverse to a tree of upstream, as `git apply --reverse` would apply it."""
         diffs = self._diagnoser.chain.steps(index)
         if diffs is None:
             return False
@@ -216,7 +222,8 @@ class Landing:
         return True
 
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
-        """Return the texts that a patch changes: path, lines before and after, and the edits between them."""
+        """Return the texts that a patch changes. Each has the path, the lines before and after the patch, and the edits
+        between them."""
         own = self._diagnoser.own
         found = []
         for path, change in own.of(index).items():
@@ -226,16 +233,16 @@ class Landing:
         return found
 
     def _own_texts(self, index: int) -> list[Change]:
-        """Return the texts that a patch changes, each as whole contents."""
+        """Return the texts that a patch changes, as complete contents."""
         return [(path, b"\n".join(old), b"\n".join(new)) for path, old, new, _ in self._texts_of(index)]
 
     def _nothing_else(self, commit: UpstreamCommit, paths: set[bytes]) -> bool:
-        """Return whether a commit changes these paths and no others."""
+        """Return whether a commit changes only these paths."""
         before = tree_before(self._range, self._objects, commit)
         return {change.path for change in compare_trees(self._objects, before, commit.tree)} == paths
 
     def _commit_texts(self, commit: UpstreamCommit) -> list[Change]:
-        """Return a commit's changes to the files that the series touches."""
+        """Return the changes of a commit to the files that the series touches."""
         return [
             (path, self._text(path, old), self._text(path, new))
             for path, (old, new) in self._culprits.changed(commit).items()
@@ -256,6 +263,6 @@ def drop_reason(like: Likeness) -> str:
 
 
 def commit_named(commit: UpstreamCommit) -> str:
-    """Return the name of an upstream commit: its pull request, id and day."""
+    """Return the name of an upstream commit: its pull request, its id and its day."""
     told = commit.date if commit.pr is None else f"{commit.oid[:12]}, {commit.date}"
     return f"upstream {commit.label} ({told})"

@@ -1,4 +1,4 @@
-"""Track line ownership: which step of a file's history added each line, or removed lines between two."""
+"""Track which step of a file's history added each line, or removed lines between two lines."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The owner of every line of a text, and of every joint before, between and after lines: the step that last removed
-    lines there or added a neighbour. `NOBODY` owns what existed from the beginning."""
+    """The owners of all lines and joints of a text. A joint is a place before, between or after lines. The owner of a
+    line is the step that added it. The owner of a joint is the step that last removed lines there or added a line next
+    to it. `NOBODY` owns everything that existed from the beginning."""
 
     lines: tuple[int, ...]
     joints: tuple[int, ...]
 
     def within(self, start: int, end: int) -> frozenset[int]:
-        """Return the owners of some lines and of the joints between them; of the joint alone if there are no lines."""
+        """Return the owners of some lines and of the joints between them. If the range has no lines, return the owner
+        of its joint."""
         joints = self.joints[start + 1 : end] if end > start else self.joints[start : start + 1]
         return frozenset((*self.lines[start:end], *joints)) - {NOBODY}
 
 
 def unowned(count: int) -> Owned:
-    """Return the ownership of a text of `count` lines that nobody owns."""
+    """Return the ownership of a text with `count` lines that all belong to `NOBODY`."""
     return Owned((NOBODY,) * count, (NOBODY,) * (count + 1))
 
 
 def owned_after(last: Owned, by: int, changes: Sequence[Edit]) -> Owned:
-    """Return the owners after one step, which makes some edits."""
+    """Return the owners after one step that makes some edits."""
     lines: list[int] = []
     joints: list[int] = []
     before = list(last.joints)
@@ -45,7 +47,7 @@ def owned_after(last: Owned, by: int, changes: Sequence[Edit]) -> Owned:
 
 
 class Ownership:
-    """The lines of a series' files on the pin, by the index of the patch they come from."""
+    """The owners of the lines in a series' files on the pin. An owner is the index of a patch."""
 
     def __init__(self, own: OwnEdits) -> None:
         self._own = own
@@ -56,7 +58,7 @@ class Ownership:
                 self._users.setdefault(path, []).append(index)
 
     def touching(self, path: bytes, before: int) -> frozenset[int]:
-        """Return the patches before an index that change a path."""
+        """Return the patches before index `before` that change a path."""
         return frozenset(index for index in self._users.get(path, ()) if index < before)
 
     def changing(self, path: bytes) -> Sequence[int]:
@@ -64,8 +66,8 @@ class Ownership:
         return self._users.get(path, ())
 
     def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
-        """Return the patches before an index that own lines of a range, or removed lines within it, in the file that
-        the patch finds on the pin."""
+        """Return the owners of a range of lines in the file that a patch finds on the pin. These are earlier patches
+        that added lines of the range, or removed lines within it."""
         found = None
         for by, owned in self._versions(path):
             if by < index:
@@ -73,7 +75,7 @@ class Ownership:
         return found.within(start, end) if found is not None else frozenset()
 
     def _versions(self, path: bytes) -> list[tuple[int, Owned]]:
-        """Return the ownership of a path after every patch that changes it."""
+        """Return the ownership of a path after each patch that changes the path."""
         known = self._owned.get(path)
         if known is None:
             known = self._owned[path] = []

@@ -18,7 +18,7 @@ from patchstack.upstream.merge.patch import Picker
 
 
 class Still(StrEnum):
-    """How a parked patch fits."""
+    """Whether and how a parked patch still applies."""
 
     APPLIES = "would still apply"
     MERGES = "would merge three-way"
@@ -28,7 +28,7 @@ class Still(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedAhead:
-    """A parked patch, why it is parked, and how it fits onto a newer upstream."""
+    """A parked patch, the reason why it is parked, and how it fits onto a newer upstream."""
 
     file: str
     number: int | None
@@ -40,7 +40,7 @@ class ParkedAhead:
 def look_at_parked(
     objects: Objects, series: Series, range_: UpstreamRange, parked: Sequence[ParkedPatch]
 ) -> tuple[ParkedAhead, ...]:
-    """Apply each parked patch to the newest upstream after the patches with smaller numbers. Writes nothing."""
+    """Apply each parked patch to the newest upstream, after the patches with smaller numbers. Writes nothing."""
     if not parked:
         return ()
     numbers = [patch.number for patch in series.patches if patch.number is not None]
@@ -68,7 +68,7 @@ def look_at_parked(
 
 
 def _fits(objects: Objects, parked: ParkedPatch, base: str, onto: str) -> Still:
-    """Return how a parked patch fits onto a tree; `base` is the tree at its place on the pin."""
+    """Return how a parked patch fits onto a tree. `base` is the tree at the patch's place in the series on the pin."""
     patch = PatchFile(file=parked.file, number=number_of(parked.file), subject="", commit=None, data=parked.text)
     with Applier(objects, onto) as applier:
         if apply_patch(applier, patch).applied:

@@ -31,13 +31,13 @@ _ROOTS = frozenset({State.CONFLICT, State.PARTLY_LANDED, State.DELETED_SOURCE, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likeness:
-    """An upstream commit with the change of a patch, or a similar one.
+    """An upstream commit that made the change of a patch, or a similar change.
 
-    `how` is `tree` (the patch no longer changes anything there), `reverse` (it applies in reverse), `hunks` (upstream's
-    tree contains every hunk), `patch-id` (the same change), `similar` (`score` of its changed lines are the commit's)
-    or `title` (both touch a file, and the patch's title has `score` of the distinctive words of the commit's). The
-    first three are about upstream's tree, the others about a commit's change. `commit` is None for a change that
-    upstream already had at the pin.
+    `how` has one of these values. `tree`: the patch no longer changes anything in upstream's tip. `reverse`: the patch
+    applies to the tip in reverse. `hunks`: the tip contains every hunk. `patch-id`: the commit has the same patch-id.
+    `similar`: the commit has the share `score` of the patch's changed lines. `title`: both touch a common file, and the
+    patch's title has the share `score` of the distinctive words in the commit's title. `commit` is None for a change
+    that upstream already had at the pin.
     """
 
     how: str
@@ -49,9 +49,9 @@ class Likeness:
 class Broken:
     """The first commit at which a patch fails.
 
-    `together` are earlier commits that are needed to break it, oldest first; empty if that commit alone breaks it.
-    `root` is whether the patch fails there by itself; else `causes` are the patches whose failure causes its own.
-    `lines` show the conflict.
+    `together` are earlier commits that are needed to break the patch, oldest first. It is empty if `commit` alone
+    breaks the patch. `root` is true if the patch fails because of its own change. If it is false, `causes` are the
+    patches whose failures cause this one. `lines` show the conflict.
     """
 
     commit: UpstreamCommit
@@ -62,12 +62,12 @@ class Broken:
 
     @property
     def caused_by(self) -> str | None:
-        """The first of the causes."""
+        """The first of the patches in `causes`."""
         return self.causes[0] if self.causes else None
 
 
 class Fit(StrEnum):
-    """How a patch fits onto one upstream commit, without the earlier patches that fail."""
+    """How a patch fits onto one upstream commit. Earlier patches that fail are left out."""
 
     APPLIES = "applies"
     OFFSET = "applies at an offset"
@@ -78,8 +78,8 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A patch, by index, and the range of commits, `first` to `last` inclusive, at which it fits in the same way. -1 is
-    the pin."""
+    """A range of commits at which a patch fits in the same way. `patch` is an index. `first` and `last` are the first
+    and the last commit, and -1 is the pin."""
 
     patch: int
     first: int
@@ -91,13 +91,13 @@ class Span:
 class CanaryPatch:
     """One patch of a series on a newer upstream.
 
-    `strict` is its place in a chain of strict `git apply`: `clean`, `offset`, `conflict`, `missing-file`, `malformed`
-    or `unsafe`; None for an anchored patch. `threeway` is its place in a chain of three-way merges: `clean`, `landed`
-    (it changes nothing there) or `conflict`; None for one that does not apply to the pin.
-    `caused_by` is the first patch that causes a cascade, `causes` are all of them. `renamed` are files that moved: the
-    name at the pin and the new one. `collides` are the commits whose lines conflict, the most lines first. `remains`
-    are the hunks of a partly landed patch that upstream's tree lacks. `line` is the 1-based line of the patch file that
-    does not fit; None if the patch applies or the line is unknown.
+    `strict` is the result in a chain of strict `git apply`: `clean`, `offset`, `conflict`, `missing-file`, `malformed`
+    or `unsafe`. It is None for an anchored patch. `threeway` is the result in a chain of three-way merges: `clean`,
+    `landed` (the patch changes nothing there) or `conflict`. It is None for a patch that does not apply to the pin.
+    `causes` are all patches that cause a cascade, and `caused_by` is the first of them. `renamed` are files that moved:
+    the path at the pin and the new path. `collides` are the commits whose lines conflict, the commit with the most
+    lines first. `remains` are the hunks of a partly landed patch that upstream's tree lacks. `line` is the 1-based line
+    of the patch file that does not fit. It is None if the patch applies or if the line is not known.
     """
 
     file: str
@@ -125,8 +125,8 @@ class CanaryPatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
     """The full result for one series. `blamed` is `strict` or `threeway` if the first breaking commits were searched
-    for, else None. `timeline` is empty unless requested, `checks` if the series has none; `drops` are patches that name
-    a check by which they can be dropped; `parked` are the parked patches."""
+    for, otherwise None. `timeline` is empty unless it was requested. `checks` is empty if the series has no checks.
+    `drops` are patches that name a check which decides whether they can be dropped. `parked` are the parked patches."""
 
     series: str
     upstream: str
@@ -141,7 +141,7 @@ class Canary:
 
     @property
     def applies(self) -> bool:
-        """Whether every patch applies there unchanged."""
+        """Whether every patch applies unchanged."""
         return all(patch.applies for patch in self.patches)
 
     @property
@@ -150,7 +150,8 @@ class Canary:
 
 
 def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
-    """Return upstream's commits that break patches, in order, each with the patches that it is the first to break."""
+    """Return the upstream commits that break patches, in order. Each has the patches for which it is the first breaking
+    commit."""
     found: dict[int, tuple[UpstreamCommit, list[CanaryPatch]]] = {}
     for patch in result.patches:
         if patch.first_broken is not None:
@@ -161,8 +162,9 @@ def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Patches that fail by themselves, and the upstream commit that conflicts with them (None if unknown). `freed` are
-    the cascades that depend on no other patches: they apply once these are repaired."""
+    """Patches that fail because of their own change, and the upstream commit that conflicts with them. The commit is
+    None if it is not known. `freed` are patches that fail only because of these patches. They apply again once these
+    are repaired."""
 
     commit: UpstreamCommit | None
     roots: tuple[CanaryPatch, ...]
@@ -170,10 +172,11 @@ class Culprit:
 
 
 def to_mend(result: Canary) -> list[Culprit]:
-    """Return the patches to repair by commit, those that free the most patches first, then those with the most patches.
+    """Return the patches to repair, grouped by upstream commit. Groups that free the most patches come first, then
+    groups with the most patches.
 
-    A patch belongs to the first commit that broke it, if that was searched for, else to the one with the most
-    conflicting lines.
+    A patch belongs to the first commit that broke it, if this commit was searched for. Otherwise it belongs to the
+    commit with the most conflicting lines.
     """
     groups: dict[int, list[CanaryPatch]] = {}
     commits: dict[int, UpstreamCommit] = {}

@@ -1,4 +1,5 @@
-"""Compare changes: by patch-ids under every diff algorithm, by the changed lines, and by the words of titles."""
+"""Compare changes by their patch-ids under every diff algorithm, by their changed lines, and by the words of their
+titles."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from patchstack.upstream.merge.edits import Lines, compare
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import myers
 
-# The algorithms of `git diff --diff-algorithm` that libgit2 supports. Both sides are compared again, so the algorithm
+# The algorithms of `git diff --diff-algorithm` that libgit2 supports. Both changes are diffed again, so the algorithm
 # of the patch file does not matter.
 _ALGORITHMS = (
     DiffOption.NORMAL,
@@ -31,28 +32,28 @@ Change = tuple[bytes, bytes, bytes]
 """A path, and its text before and after."""
 
 ChangedLines = Counter[tuple[bytes, bytes]]
-"""Lines that a change adds (`+`) and removes (`-`), without blanks."""
+"""The lines that a change adds (`+`) and removes (`-`), with their whitespace removed."""
 
 
 def patch_ids(changes: Sequence[Change]) -> set[str]:
-    """Return a change's ids under every algorithm: as `git patch-id`, from the lines with their context, without
-    blanks."""
+    """Return the ids of a change under every diff algorithm. Like `git patch-id`, an id is computed from the changed
+    lines and their context, without whitespace."""
     return {_id(changes, algorithm) for algorithm in _ALGORITHMS}
 
 
 def growth(changes: Iterable[Change]) -> dict[bytes, tuple[int, int]]:
-    """Return by how many lines, and how many non-blank bytes, each text grows. Changes with the same patch-id agree in
-    this under any algorithm."""
+    """Return the growth of each file in lines and in non-blank bytes. Changes with the same patch-id have the same
+    growth, under any diff algorithm."""
     return {path: (new.count(b"\n") - old.count(b"\n"), _bare(new) - _bare(old)) for path, old, new in changes}
 
 
 def bare_lines(text: bytes) -> list[bytes]:
-    """Return the lines of a text, without blanks."""
+    """Return the lines of a text, with their whitespace removed."""
     return text.translate(None, _BLANKS.replace(b"\n", b"")).split(b"\n")
 
 
 def says_something(line: bytes) -> bool:
-    """Return whether a line has enough letters to identify it, unlike a brace."""
+    """Return whether a line has enough letters to identify it. For example, a brace has not."""
     return len(line.translate(None, _NO_LETTERS)) >= _TELLING
 
 
@@ -84,8 +85,8 @@ def _feed(digest: hashlib._Hash, lines: Lines, sign: bytes) -> None:
 
 
 def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]]) -> ChangedLines:
-    """Return the significant lines that a change adds and removes. Each file is given as its lines before and after,
-    and the edits between them if known."""
+    """Return the significant lines that a change adds and removes. For each file, `changes` has the lines before and
+    after, and the edits between them if these are known."""
     counted: ChangedLines = Counter()
     for before, after, known in changes:
         for edit in compare(before, after) if known is None else known:
@@ -101,18 +102,18 @@ def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]])
 
 
 _WORD = re.compile(r"[a-z0-9]{4,}")
-_PREFIX = re.compile(r"\b([a-z]{2,3})-(?=[a-z])")  # de-dup is dedup
-_STEM = 6  # the length of the prefix in which two forms of a word must agree
+_PREFIX = re.compile(r"\b([a-z]{2,3})-(?=[a-z])")  # so that "de-dup" counts as "dedup"
+_STEM = 6  # two forms of a word must have the same prefix of this length
 
 
 def words(title: str) -> frozenset[str]:
-    """Return the topic words of a title, each cut to its first letters."""
+    """Return the topic words of a title. Each word is shortened to its first letters."""
     joined = _PREFIX.sub(r"\1", title.lower())
     return frozenset(word[:_STEM] for word in _WORD.findall(joined) if not word.isdigit())
 
 
 def rare(titles: Iterable[str]) -> frozenset[str]:
-    """Return the words that few of the titles have, which distinguish them."""
+    """Return the words that occur in few of the titles, because they distinguish titles."""
     counted: Counter[str] = Counter()
     number = 0
     for title in titles:

@@ -1,5 +1,5 @@
-"""Find patches that apply but may be wrong now: a function they change has changed, or a name they add already
-exists."""
+"""Find patches that still apply but may be wrong: upstream changed a function that the patch changes, or already has a
+name that the patch adds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHORTEST = 5  # the minimum number of letters of a significant name
 
 
 class Staleness:
-    """Finds changes around the patches of a series that still apply."""
+    """Finds upstream's changes that may affect patches which still apply."""
 
     def __init__(
         self, objects: Objects, range_: UpstreamRange, diagnoser: Diagnoser, culprits: Culprits | None
@@ -42,7 +42,7 @@ class Staleness:
         self._functions: dict[tuple[bytes, bool], list[Function]] = {}
 
     def around(self, index: int) -> Iterator[str]:
-        """Yield a sentence for every function that both a patch and upstream have changed."""
+        """Yield a sentence for every function that both a patch and upstream changed."""
         own = self._diagnoser.own
         for path, change in own.of(index).items():
             place = self._diagnoser.chain.touched.place[path]
@@ -52,7 +52,7 @@ class Staleness:
             for head in sorted(heads_at(lines, (edit.at for edit in change.edits or ()))):
                 old, new = (self._named(path, there, head) for there in (False, True))
                 if old is None:
-                    continue  # a function of the series' own
+                    continue  # a function that the series added
                 shown = f"{path.decode('utf-8', 'replace')}: {old.name}()"
                 if new is None:
                     yield f"{shown} no longer exists in its old form"
@@ -60,7 +60,7 @@ class Staleness:
                     yield f"{shown}, which it changes, has changed{self._by(path, pin, tip, old, new)}"
 
     def _named(self, path: bytes, tip: bool, head: bytes) -> Function | None:
-        """Return the one function of that head in upstream's file."""
+        """Return the function with that head in upstream's file. Return None unless there is exactly one."""
         key = (path, tip)
         if key not in self._functions:
             slot = (self._tip if tip else self._pin)[self._diagnoser.chain.touched.place[path]]
@@ -79,17 +79,16 @@ class Staleness:
         return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
 
     def names(self, indices: Sequence[int], *, everywhere: bool) -> dict[int, list[str]]:
-        """Return, for patches that apply, the names they define that upstream has added since the pin, with the file.
-        Searches the files that the series touches; with `everywhere` all files that upstream changed and that are
-        available.
-        """
+        """Return the names that patches define and that upstream has added since the pin, with upstream's file.
+        `indices` are patches that apply. Only files that the series touches are searched. With `everywhere`, all
+        available files that upstream changed are searched."""
         defined = {index: self._defined(index) for index in indices}
         wanted: set[bytes] = set().union(*defined.values())
         if not wanted:
             return {}
         where: dict[bytes, str] = {}
         for path, old, new in self._changed(everywhere):
-            # A word of the new text that the old one lacks is in a line that upstream added.
+            # If a word is in the new text but not in the old text, upstream added a line with it.
             text = self._objects.blob(new[1], path.decode("utf-8", "replace"))
             there = {name for name in wanted - where.keys() if name in text and _is_word(name, text)}
             if not there or not is_text(text):
@@ -120,8 +119,8 @@ class Staleness:
         return found
 
     def _changed(self, everywhere: bool) -> Iterator[tuple[bytes, Entry | None, Entry]]:
-        """Yield available files that upstream changed: path, entry at the pin, entry now. A file that the series does
-        not touch is included only if the series touches files with its suffix."""
+        """Yield the available files that upstream changed: path, entry at the pin, entry now. A file that the series
+        does not touch is included only if the series touches files with the same suffix."""
         paths = self._diagnoser.chain.touched.paths
         pairs: list[tuple[bytes, Entry | None, Entry | None]] = list(zip(paths, self._pin, self._tip, strict=True))
         if everywhere:
@@ -146,5 +145,5 @@ def _is_word(name: bytes, text: bytes) -> bool:
 
 
 def _kind(path: bytes) -> bytes:
-    """Return the suffix of a file's name."""
+    """Return the suffix of a file name."""
     return path.rpartition(b"/")[2].rpartition(b".")[2]

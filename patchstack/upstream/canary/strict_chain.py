@@ -1,7 +1,8 @@
-"""Apply a series strictly to many trees, skipping patches that fail. No patch is tried twice on the same lines. The
-result of a patch depends only on the contents of its paths, so it is cached by them, file by file. A patch that is not
-a plain text diff of regular files, or is too costly to place here, goes to `Applier`, and from there to git
-(patchstack/git/apply.py).
+"""Apply a series strictly to many trees, and skip patches that fail.
+
+No patch is tried twice on the same lines. The result of a patch depends only on the contents at its paths, so results
+are cached by these contents, file by file. A patch goes to `Applier`, and from there to git (patchstack/git/apply.py),
+if it is not a plain text diff of regular files, or if it is too costly to apply here.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.replay import Replay
 
 Content = str | int
-"""A blob by its id, or a content created here by its number."""
+"""The content of a file: the id of a blob, or the number of a content that was created here."""
 Slot = tuple[int, Content] | None
 """The mode and content at a path."""
 
 Journal = tuple[tuple[int, Slot, Slot], ...]
-"""The changes of a patch: the index of each path among the touched ones, and the slots before and after."""
+"""The changes of a patch. Each has the index of the path among the touched paths, and the slots before and after."""
 
 _Edits = tuple[tuple[int, Slot], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRun:
-    """The result of a chain over one tree. `applied` has for every patch whether it applied; `offset` is the largest
-    distance in lines of its hunks from their headers' lines (0 for none)."""
+    """The result of a chain over one tree. `applied` tells for each patch whether it applied. `offset` is the largest
+    distance in lines between a hunk and the line in its header. It is 0 if all hunks apply at their lines."""
 
     applied: tuple[bool, ...]
     offset: tuple[int, ...]
@@ -46,7 +47,7 @@ class ChainRun:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One file of a patch: its diff, and the indices of its two paths (-1 for none)."""
+    """One file of a patch: its diff, and the indices of its old and its new path. The index of a missing path is -1."""
 
     number: int
     diff: FileDiff
@@ -55,11 +56,12 @@ class _Step:
 
 
 class _Contents:
-    """Cache of the lines of recently used contents, and of how the contents created here were made."""
+    """A cache of the lines of recently used contents. It also stores how the contents that were created here were
+    made."""
 
-    LIMIT = 300_000_000  # bytes of memory, approximately
-    _LINE, _SHARED = 41, 8  # overhead in bytes of a line stored once, and of a shared one
-    _MOST_SHARED = 1_000_000  # lines
+    LIMIT = 300_000_000  # approximate limit in bytes
+    _LINE, _SHARED = 41, 8  # overhead in bytes of a stored line, and of a line that is shared
+    _MOST_SHARED = 1_000_000  # maximum number of lines
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -71,9 +73,8 @@ class _Contents:
         self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
-        """Return a content with a file's hunks applied, None if they do not fit; and the largest offset of a hunk.
-        Raises `Unsupported` for a diff that is left to git.
-        """
+        """Return a content after the hunks of a file were applied, and the largest offset of a hunk. The content is
+        None if the hunks do not fit. Raises `Unsupported` for a diff that must be applied by git."""
         key = (content, step.number)
         found = self._results.get(key)
         if found is None:
@@ -81,7 +82,7 @@ class _Contents:
         return found
 
     def lines(self, content: Content | None) -> list[bytes]:
-        """Return the lines of a content. Do not change the list."""
+        """Return the lines of a content. The caller must not change this list."""
         if content is None:
             return [b""]
         trail: list[int] = []
@@ -106,13 +107,14 @@ class _Contents:
         return found
 
     def _shared_lines(self, lines: list[bytes]) -> list[bytes]:
-        """Return the lines with one object for all equal lines: versions of a file then compare much faster."""
+        """Return the lines, with the same object for all equal lines. Versions of a file can then be compared much
+        faster."""
         if len(self._same) > self._MOST_SHARED:
             self._same = {}
         return list(map(self._same.setdefault, lines, lines))
 
     def blob(self, content: Content) -> str:
-        """Return a content's blob id, and store the blob."""
+        """Store the blob of a content, and return its id."""
         return content if isinstance(content, str) else self._objects.add("blob", b"\n".join(self.lines(content)))
 
     def _applied(self, content: Content | None, diff: FileDiff) -> tuple[Content | None, int]:
@@ -136,7 +138,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The paths of one patch as it finds them in a chain over a tree."""
+    """The state of the paths of one patch just before the patch is applied, in a chain over a tree."""
 
     chain: StrictChain
     tree: str
@@ -148,16 +150,16 @@ class Standing:
         return self.given[self.chain.places(self.index).index(self.chain.touched.place[path])]
 
     def lines(self, path: bytes) -> list[bytes] | None:
-        """Return the lines of a regular file, None for anything else. Do not change the list."""
+        """Return the lines of a regular file. Return None for anything else. The caller must not change this list."""
         slot = self.slot(path)
         return self.chain.lines(slot[1]) if slot is not None and slot[0] in (FILE, EXECUTABLE) else None
 
 
 class StrictChain:
-    """Applies a series to many trees. A context manager, because git needs a temporary directory.
+    """Applies a series to many trees. This is a context manager, because git needs a temporary directory.
 
-    An anchored patch whose blob differs is merged three-way from its own blob, and counts as applied if it merges. The
-    blob must be in the store: run the chain over the pin first.
+    An anchored patch is merged three-way from its own blob if the tree's blob is different. It counts as applied if it
+    merges. Its own blob must be in the store: run the chain over the pin first.
     """
 
     def __init__(self, objects: Objects, patches: Sequence[PatchFile]) -> None:
@@ -209,13 +211,13 @@ class StrictChain:
         return self._last[1]
 
     def supposed(self, tree: str) -> tuple[bool, ...]:
-        """Return whether each patch applies in a chain over a hypothetical tree. Such trees have a separate cache,
-        because they may differ much from those of `run`."""
+        """Return whether each patch applies in a chain over a hypothetical tree. Hypothetical trees have a separate
+        cache, because they may differ much from the trees of `run`."""
         self._tree = tree
         return tuple(one[0] for one in self._supposed.run(list(self.touched.entries(tree))))
 
     def journal(self, tree: str) -> list[Journal | None]:
-        """Return the changes of every patch in a chain over a tree, None for one that fails."""
+        """Return the changes of every patch in a chain over a tree. The result for a failing patch is None."""
         run, replay = self.run(tree), self._replay
         return [
             tuple(
@@ -229,34 +231,34 @@ class StrictChain:
         ]
 
     def places(self, index: int) -> tuple[int, ...]:
-        """Return the indices of the paths on which the result of a patch depends."""
+        """Return the indices of the paths that determine the result of a patch."""
         return self._places[index]
 
     def standing(self, tree: str, index: int) -> Standing:
-        """Return the state of a tree just before a patch of the chain."""
+        """Return the state of a tree just before a patch of the chain is applied."""
         self.run(tree)
         return Standing(self, tree, index, self._replay.inputs[index])
 
     def outcome(self, standing: Standing, index: int) -> Outcome:
-        """Apply one patch to that state and return the outcome with reasons."""
+        """Apply one patch to this state, and return the outcome with reasons."""
         tree = self._materialized(standing.tree, index, standing.given).write()
         return apply_patch(self._open(tree), self._patches[index])
 
     def data(self, index: int) -> bytes:
-        """Return the bytes of a patch file; empty if it is too large to read."""
+        """Return the bytes of a patch file. Return no bytes if the file is too large to read."""
         return self._patches[index].data or b""
 
     def steps(self, index: int) -> tuple[FileDiff, ...] | None:
-        """Return the file diffs of a patch that is applied here, None for one that goes to `Applier`."""
+        """Return the file diffs of a patch that is applied here. Return None for a patch that goes to `Applier`."""
         steps = self._steps[index]
         return None if steps is None else tuple(step.diff for step in steps)
 
     def lines(self, content: Content) -> list[bytes]:
-        """Return the lines of a content. Do not change the list."""
+        """Return the lines of a content. The caller must not change this list."""
         return self._contents.lines(content)
 
     def _tried(self, index: int, given: tuple[Slot, ...]) -> tuple[tuple[Slot, ...], tuple[bool, int]]:
-        """Return the slots after a patch, and whether it applies, with its largest offset."""
+        """Return the slots after a patch, whether the patch applies, and its largest offset."""
         places = self._places[index]
         edits, offset = self._edits(index, places, given)
         if edits is None:
@@ -265,7 +267,8 @@ class StrictChain:
         return tuple(state[place] for place in places), (True, offset)
 
     def _edits(self, index: int, places: tuple[int, ...], given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
-        """Return the changes of a patch by index, None if it fails; and its largest offset."""
+        """Return the changes of a patch by path index, and its largest offset. The changes are None if the patch
+        fails."""
         steps = self._steps[index]
         if steps is not None:
             try:
@@ -320,8 +323,8 @@ class StrictChain:
         return tuple((place[change.path], change.new) for change in changes), outcome.offset
 
     def _merged(self, tree: str, patch: PatchFile) -> str | None:
-        """Merge an anchored patch from its blobs. Return the tree, None if the blobs are unknown or it does not
-        merge."""
+        """Merge an anchored patch from its blobs, and return the tree. Return None if the blobs are not known or the
+        patch does not merge."""
         try:
             diffs = parse_diffs(patch.data or b"")
         except Unsupported:
@@ -361,7 +364,7 @@ class StrictChain:
 
 
 def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
-    """Return a patch's diffs, None if the patch goes to `Applier`."""
+    """Return the diffs of a patch. Return None if the patch goes to `Applier`."""
     if patch.anchored or patch.data is None or too_large(patch.data):
         return None
     try:
@@ -377,7 +380,8 @@ def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
 
 
 def _crowded(paths: set[bytes]) -> set[bytes]:
-    """Return the paths of which one is a parent directory of the other: creating one may remove the other."""
+    """Return the paths that are a parent directory of another path, or have another path as parent directory. If one of
+    them is created, the other may be removed."""
     found: set[bytes] = set()
     for path in paths:
         parent = path
@@ -389,7 +393,7 @@ def _crowded(paths: set[bytes]) -> set[bytes]:
 
 
 def _around(paths: set[bytes], crowded: set[bytes]) -> set[bytes]:
-    """Return the crowded paths that are directories of some paths, or lie in them."""
+    """Return the crowded paths that are parent directories of some paths, or that are inside them."""
     return {
         other
         for path in paths & crowded

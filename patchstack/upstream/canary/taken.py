@@ -1,5 +1,5 @@
-"""Find the hunks of a patch that upstream's tree contains: the tree has all lines that a hunk adds, and none that it
-removes."""
+"""Find the hunks of a patch that upstream's tree contains. A tree contains a hunk if it has all lines that the hunk
+adds, and none of the lines that it removes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _AT = attrgetter("at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The parts of a patch that a tree has. `some` is whether it contains a hunk with significant lines; `remains` are
-    descriptions of the hunks that it lacks."""
+    """The parts of a patch that a tree contains. `some` is true if the tree contains at least one hunk with significant
+    lines. `remains` describe the hunks that the tree lacks."""
 
     some: bool
     remains: tuple[str, ...]
@@ -39,7 +39,7 @@ class TakenHunks:
         self._own = diagnoser.own
 
     def of(self, tree: str, index: int) -> Taken:
-        """Return the parts of one patch that a tree has. The patch must apply to the pin."""
+        """Return the parts of one patch that a tree contains. The patch must apply to the pin."""
         there = self._diagnoser.chain.touched.entries(tree)
         moved = self._diagnoser.moved(tree)
         some, remains = False, []
@@ -52,7 +52,7 @@ class TakenHunks:
         return Taken(some=some, remains=tuple(remains))
 
     def _parts(self, path: bytes, change: PathEdit, here: Entry | None, index: int) -> Iterator[tuple[str, bool, bool]]:
-        """Yield the parts of a change of one file: the name of each, whether the tree has it, and whether it is
+        """Yield the parts of a change to one file. Each has its name, whether the tree contains it, and whether it is
         significant."""
         shown = path.decode("utf-8", "replace")
         if change.new is None:
@@ -80,7 +80,7 @@ class TakenHunks:
             edits = [edit for edit in inside if edit.at + edit.removed <= end]
             header = f" ({hunk.header.decode('ascii', 'replace')})" if hunk is not None else f" (line {start + 1})"
             changed = [line for edit in edits for line in _changed(edit, before, after)]
-            # Most hunks add a line that the file does not have: those need no diff.
+            # Most hunks add a line that the file does not contain. No diff is needed for them.
             possible = all(present.issuperset(after[edit.to : edit.to + edit.added]) for edit in edits)
             taken = (
                 lines is not None
@@ -93,8 +93,8 @@ class TakenHunks:
             yield f"{shown}: hunk {number}{header}", taken, any(map(says_something, changed))
 
     def _hunks(self, path: bytes, change: PathEdit, index: int) -> list[tuple[int, int, Hunk | None]]:
-        """Return the hunks of a change with their lines in the old file, or its edits if the patch's hunks are
-        unknown."""
+        """Return the hunks of a change, each with its range of lines in the old file. If the hunks of the patch are not
+        known, return the edits of the change."""
         named = {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}
         diff = named.get(path)
         if diff is not None and len(diff.hunks) == len(change.spans):
@@ -105,7 +105,7 @@ class TakenHunks:
     def _has(
         self, path: bytes, edit: Edit, before: Lines, after: Lines, here: Lines, theirs: Sequence[Edit], index: int
     ) -> bool:
-        """Return whether a text has the result of one edit, at the place to which upstream's changes moved it."""
+        """Return whether a text contains the result of one edit, at the place to which upstream's changes moved it."""
         start, end = _region(edit, theirs)
         place = list(here[start:end])
         added = list(after[edit.to : edit.to + edit.added])
@@ -113,13 +113,13 @@ class TakenHunks:
         if not any(map(says_something, _changed(edit, before, after))):
             return place == added
         if not added and self._diagnoser.ownership.of_lines(path, index, edit.at, edit.at + edit.removed):
-            return False  # it removes lines of the series, which upstream never had
+            return False  # it removes lines of the series, which were never in upstream
         return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
 
 
 def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort | None = None) -> bool:
-    """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and none of them forwards. False
-    if this takes more than the effort."""
+    """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and no hunk applies forwards.
+    Return False if the search needs more than `effort`."""
     text = list(lines)
     effort = effort or effort_for(text, hunks, SPARE)
     turned = tuple(_reversed(hunk) for hunk in hunks)
@@ -134,7 +134,8 @@ def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort | None
 
 
 def _region(edit: Edit, theirs: Sequence[Edit]) -> tuple[int, int]:
-    """Return the range of an edit's old lines in another version, including that version's edits to them."""
+    """Return the range in another version that contains an edit's old lines, including the other version's edits to
+    these lines."""
     first, last = edit.at, edit.at + edit.removed
     shift = 0
     start: int | None = None

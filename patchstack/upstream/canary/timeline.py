@@ -1,4 +1,4 @@
-"""Show how every patch fits at every upstream commit, as spans of commits with the same result."""
+"""Show how every patch fits onto every upstream commit. Commits with the same result are joined to spans."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ OBSTRUCTED = 0
 
 
 class _Directory:
-    """A parent directory of touched paths: the indices of the paths directly in it, and the directories below."""
+    """A parent directory of touched paths: the indices of the touched paths in it, and its subdirectories."""
 
     __slots__ = ("below", "files", "known")
 
@@ -38,8 +38,8 @@ class TouchedPaths:
             node.files[name] = place
 
     def entries(self, tree: str) -> list[Entry | None]:
-        """Return mode and id at each path, in the order of `paths`: None if nothing exists there, mode `OBSTRUCTED` if
-        a parent is a file or link. Raises `MissingObject`."""
+        """Return mode and id at each path, in the order of `paths`. The result is None for a path that does not exist.
+        The mode is `OBSTRUCTED` if a parent of the path is a file or link. Raises `MissingObject`."""
         found: list[Entry | None] = [None] * len(self.paths)
         for place, entry in self._look(self._root, tree):
             found[place] = entry
@@ -54,7 +54,7 @@ class TouchedPaths:
             place, below = node.files.get(name), node.below.get(name)
             if (place is None and below is None) or (mode == DIRECTORY and oid == EMPTY_TREE):
                 continue
-            if mode & 0o170000 == 0o100000:  # git's index knows two modes of files
+            if mode & 0o170000 == 0o100000:  # git's index has only two modes for regular files
                 mode = EXECUTABLE if mode & 0o100 else FILE
             if place is not None:
                 found.append((place, (mode, oid)))

@@ -1,4 +1,4 @@
-"""Build hypothetical trees with only some of upstream's commits, to find out which of them break a patch."""
+"""Build hypothetical trees with only some of upstream's commits. They show which of these commits break a patch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from patchstack.upstream.merge.patch import Picker
 class Transplant:
     """Applies commits of a range to trees of upstream, at the paths that a series touches.
 
-    Contents are merged at those paths only. Elsewhere a change is applied if the tree has the commit's old entry, which
-    matters only for following renamed files.
+    Contents are merged only at these paths. At other paths, a change is applied if the tree has the commit's old entry.
+    This matters only for following renamed files.
     """
 
     def __init__(self, objects: Objects, range_: UpstreamRange, touched: TouchedPaths) -> None:
@@ -26,7 +26,8 @@ class Transplant:
         self._picker = Picker(objects)
 
     def onto(self, tree: str, commits: Iterable[UpstreamCommit]) -> str | None:
-        """Return a tree with the changes of some commits, oldest first; None if one does not merge. Stays in memory."""
+        """Return a tree with the changes of some commits, which are sorted oldest first. Return None if one of them
+        does not merge. The tree stays in memory."""
         for commit in commits:
             there = self._with(tree, commit)
             if there is None:
@@ -40,7 +41,7 @@ class Transplant:
             return commit.tree
         result = TreeOverlay(self._objects, tree)
         changes = list(compare_trees(self._objects, before, commit.tree))
-        for change in sorted(changes, key=lambda change: change.new is not None):  # remove files first to make room
+        for change in sorted(changes, key=lambda change: change.new is not None):  # files first, to make room
             ours = result.entry(change.path) if result.obstacle(change.path) is None else None
             if ours == change.old:
                 merged = change.new
@@ -57,7 +58,7 @@ class Transplant:
         return result.write()
 
     def _merged(self, change: PathChange, ours: Entry | None) -> Entry | None:
-        """Merge three versions of one path; None if they conflict."""
+        """Merge three versions of one path. Return None if they conflict."""
         found = [one for one in (change.old, ours, change.new) if one is not None and one[0] in (FILE, EXECUTABLE)]
         if len(found) < 3:
             return None

@@ -1,6 +1,7 @@
-"""Forecast which patches will break next, by how often upstream changes the lines around those of the series. The
-predictor is the simplest one of the best in a backtest (benchmarks/forecast_backtest.py; docs/guides/canary.md has the
-figures): the age of a change and its function did not improve it.
+"""Forecast which patches will break next, from how often upstream changes the lines around those of the series.
+
+In a backtest, this predictor was the simplest one among the best (benchmarks/forecast_backtest.py;
+docs/guides/canary.md has the figures). The age of a change and its function did not improve it.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from patchstack.upstream.merge.text import is_binary
 AHEAD = 30
 """The horizon of the forecast in days."""
 NEAR = 25
-"""The number of lines around a place in which upstream's changes count."""
+"""The distance in lines from a place within which upstream's changes count."""
 CONTEXT = 3
-"""The number of context lines around a change, which must not change."""
+"""The number of context lines around a change. Upstream must not change these lines either."""
 CALM = 0.05
-"""The expected changes of a place in `AHEAD` days if upstream made none nearby: refactorings are not predictable."""
+"""The expected number of changes of a place in `AHEAD` days if upstream changed nothing nearby. It is not 0, because
+refactorings cannot be predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFunction:
-    """A function that patches change, and the number of upstream commits that changed it in the period. `name` is empty
-    for lines outside of functions."""
+    """A function that patches change, and the number of upstream commits that changed this function in the period.
+    `name` is empty for lines outside of functions."""
 
     name: str
     commits: int
@@ -48,8 +50,8 @@ class HotFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFile:
-    """A file of upstream that the series changes. `weeks` counts upstream's commits by week, oldest first; `known` is
-    False if contents were missing, so that functions are unknown."""
+    """A file of upstream that the series changes. `weeks` are the numbers of upstream commits per week, oldest week
+    first. `known` is false if contents were missing, so that the functions are not known."""
 
     path: str
     weeks: tuple[int, ...]
@@ -64,7 +66,8 @@ class HotFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The probability, 0 to 1, that upstream changes lines of one patch within `AHEAD` days, and its main source."""
+    """The risk of one patch. `risk` is the probability, from 0 to 1, that upstream changes lines of the patch within
+    `AHEAD` days. `where` is the place with the largest part of this risk."""
 
     file: str
     number: int | None
@@ -75,9 +78,9 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The forecast. `days` is the length of the period, up to `until` (YYYY-MM-DD); it is shorter than requested if the
-    clone's history is. `weeks` are the first days of the weeks. Files and patches are sorted, the hottest first.
-    """
+    """The forecast. `days` is the length of the period that ends at `until` (YYYY-MM-DD). It is shorter than requested
+    if the history of the clone is shorter. `weeks` are the first days of the weeks. Files and patches are sorted, the
+    highest risk first."""
 
     days: int
     until: str
@@ -88,15 +91,18 @@ class Forecast:
 
 
 def expected(commits: float, lines: int, days: int) -> float:
-    """Return the expected number of changes of a place with `lines` lines in `AHEAD` days. `commits` is the number of
-    commits that changed lines near it in `days` days. The result is its share of them plus `CALM`."""
+    """Return the expected number of changes of a place with `lines` lines in `AHEAD` days.
+
+    `commits` is the number of commits that changed lines near the place in `days` days. The result is the place's share
+    of these changes plus `CALM`.
+    """
     share = (lines + 2 * CONTEXT) / (lines + 2 * NEAR)
     return CALM + commits * share * AHEAD / days
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """A commit of upstream's past: its tree, and its time in seconds since 1970."""
+    """A past commit of upstream: its tree, and its time in seconds since 1970."""
 
     tree: str
     when: int
@@ -104,7 +110,7 @@ class _Past:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Lines that a patch touches, as in upstream's tip, and the function that contains them."""
+    """Lines of upstream's tip that a patch touches, and the function that contains these lines."""
 
     range: Range
     function: str
@@ -112,9 +118,10 @@ class _Place:
 
 @task("forecasting")
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
-    """Forecast from the last `days` before upstream's tip. Only files that the series touches at the tip are fetched.
+    """Forecast from the last `days` days before upstream's tip. Only files that the series touches at the tip are
+    fetched.
 
-    Raises `MissingError` if the clone's history cannot be read.
+    Raises `MissingError` if the history of the clone cannot be read.
     """
     past = _past(repository, range_.tip, days)
     with StrictChain(objects, series.patches) as chain:
@@ -123,7 +130,8 @@ def foresee(objects: Objects, repository: Repository, series: Series, range_: Up
 
 
 def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
-    """Return upstream's commits of the last `days` before its tip, oldest first, preceded by their parent."""
+    """Return upstream's commits of the last `days` days before its tip, oldest first. The parent of the oldest commit
+    comes before them."""
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
         raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
@@ -193,8 +201,8 @@ class _Forecaster:
         )
 
     def _changed(self, old: Entry | None, new: Entry | None) -> tuple[tuple[Edit, ...], set[str]] | None:
-        """Return the edits of a commit in a file, and the names of their functions (empty if outside); None if contents
-        are missing."""
+        """Return the edits of a commit in a file, and the names of the changed functions. The name is empty for edits
+        outside of functions. Return None if contents are missing."""
         texts = []
         for entry in (old, new):
             if entry is None or entry[0] not in (FILE, EXECUTABLE):
@@ -210,7 +218,7 @@ class _Forecaster:
         return edits, {head.name if head is not None else "" for head in heads}
 
     def _surface(self) -> list[dict[int, list[_Place]]]:
-        """Return for every patch, by file, the places of its changes."""
+        """Return the places of the changes of every patch, by file."""
         found: list[dict[int, list[_Place]]] = []
         for index in range(len(self._own)):
             files: dict[int, list[_Place]] = {}
@@ -271,7 +279,7 @@ class _Forecaster:
                 lines = one.range[1] - one.range[0]
                 if known[place]:
                     often: float = _near(one.range, made[place])
-                else:  # a commit to the file counts equally for each of its lines
+                else:  # a commit to the file counts equally for each line of the file
                     whole = len(self._own.lines(self._pin[place]) or ())
                     often = sum(counts[place]) * min(1.0, (lines + 2 * NEAR) / max(1, whole))
                 so_far = by_function.get(one.function, 0.0)
@@ -286,7 +294,8 @@ class _Forecaster:
 
 
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
-    """Return how many of a file's changes, oldest first, came near lines of its newest version."""
+    """Return how many of a file's changes were near a range of lines of the newest version. `made` has the changes,
+    oldest first."""
     count = 0
     for edits in reversed(made):
         count += any(distance(edit, range_) <= NEAR for edit in edits)

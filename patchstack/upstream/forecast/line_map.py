@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from patchstack.upstream.merge.histogram import Edit
 
 Range = tuple[int, int]
-"""A range of lines, counted from 0: the first, and the one after the last. If both are equal: a place between two
-lines."""
+"""A range of lines, counted from 0: the first line, and the line after the last. If both are equal, the range is a
+place between two lines."""
 
 
 def before(range_: Range, edits: Iterable[Edit]) -> Range:
-    """Return the lines of the old text that became a range of the new one. An edit that touches the range is included
-    completely; inserted lines become an empty range."""
+    """Return the lines of the old text that became a range of the new text. An edit that touches the range is included
+    completely. The result for inserted lines is an empty range."""
     start, end = range_
     low, high = start, end
     for edit in edits:
@@ -27,10 +27,10 @@ def before(range_: Range, edits: Iterable[Edit]) -> Range:
 
 
 def behind(range_: Range, edits: Iterable[Edit]) -> Range:
-    """Return the lines of the new text that a range of the old one became."""
+    """Return the lines of the new text that a range of the old text became."""
     return before(range_, (Edit(edit.to, edit.added, edit.at, edit.removed) for edit in edits))
 
 
 def distance(edit: Edit, range_: Range) -> int:
-    """Return how many lines of the new text lie between an edit and a range; 0 if they touch."""
+    """Return the number of lines of the new text between an edit and a range. Return 0 if they touch."""
     return max(0, edit.to - range_[1], range_[0] - edit.to - edit.added)

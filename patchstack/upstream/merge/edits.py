@@ -1,7 +1,8 @@
-"""Merge a series onto another tree three-way, as edits instead of texts, so that no whole file is compared twice.
-Upstream's changes to a file since the pin are compared once. For each next patch these edits are only shifted, or
-combined with the lines of a skipped patch; only the few lines of touching edits are compared again. The merge itself is
-that of `text.merge_texts`.
+"""Merge a series three-way onto another tree, with edits instead of texts.
+
+Complete files are compared only once: upstream's version of each file with the version at the pin. For each further
+patch these edits are only shifted, or combined with the lines of a skipped patch. Only the few lines of touching edits
+are compared again. The merge itself gives the same result as `text.merge_texts`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from patchstack.upstream.merge.histogram import Edit, Index, histogram
 from patchstack.upstream.merge.text import Change, Side, overlay, refine
 
 Lines = Sequence[bytes]
-"""A text split at its newlines, without them: the last item is what follows the last newline."""
+"""A text split at its newlines. Lines do not include the newline. The last item is the text after the last newline."""
 
 NEWLINE = b"\n"
 
@@ -25,10 +26,9 @@ _new = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class MergedEdits:
-    """The result of merging a patch's edits into another version of a text. `clean` is whether there were no conflicts,
-    `nothing` whether the patch changes nothing there; `lines` are the merged text, `left` the edits from the patch's
-    own result to it.
-    """
+    """The result of merging a patch's edits into another version of a text. `clean` is true if there were no conflicts.
+    `nothing` is true if the patch changes nothing there. `lines` are the merged text. `left` are the edits from the
+    patch's own result to the merged text."""
 
     clean: bool
     nothing: bool
@@ -37,7 +37,8 @@ class MergedEdits:
 
 
 def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the edits between two texts given as lines. `index` is an index of the old text, to save time."""
+    """Return the edits between two texts that are given as lines. `index` is an index of the old text, which saves
+    time."""
     if not old or not new:
         return (Edit(0, len(old), 0, len(new)),) if old or new else ()
     if old == new:
@@ -46,10 +47,10 @@ def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, .
 
 
 def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
-    """Merge a patch's edits (base to theirs) with upstream's (base to ours).
+    """Merge a patch's edits (base to theirs) with upstream's edits (base to ours).
 
-    A conflict is settled in `lines`: if both sides only inserted, both insertions are kept, ours first; else ours is
-    kept.
+    A conflict is settled in `lines`. If both sides only inserted lines, both insertions are kept, ours first. Otherwise
+    ours is kept.
     """
     if not upstream:
         return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())
@@ -62,7 +63,7 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
     for first, done, begun, ended in _places(upstream, patch):
         left += _moved(upstream[passed:first], grown, len(merged) - at)
         passed = done
-        if first == done:  # upstream changes nothing there
+        if first == done:  # no edit of upstream touches this place
             edit = patch[begun]
             here = edit.at + _shift(upstream, first)
             merged += ours[at:here]
@@ -109,7 +110,7 @@ def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[i
 
 
 def _shift(found: Sequence[Edit], count: int) -> int:
-    """Return how many lines the first `count` edits of a text add to it."""
+    """Return how many lines the first `count` edits add to a text. The result is negative if they remove lines."""
     if not count:
         return 0
     last = found[count - 1]
@@ -117,15 +118,16 @@ def _shift(found: Sequence[Edit], count: int) -> int:
 
 
 def _moved(found: Sequence[Edit], at: int, to: int) -> Sequence[Edit]:
-    """Return the edits with their lines in the old text shifted by `at`, and those in the new text by `to`."""
+    """Return the edits with their lines in the old text shifted by `at`, and their lines in the new text shifted by
+    `to`."""
     if not at and not to:
         return found
-    # Not `Edit(...)`, which takes twice as long: a merge moves most of upstream's edits.
+    # `Edit(...)` takes twice as long, and a merge shifts most of upstream's edits.
     return [_new(Edit, (first + at, removed, second + to, added)) for first, removed, second, added in found]
 
 
 def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left: list[Edit]) -> None:
-    """Add one place to the merged text, and to the edits that lead to it from the patch's result."""
+    """Add one place to the merged text, and to the edits from the patch's result to the merged text."""
     (start, count), (there, their_count) = change.ours, change.theirs
     here = len(merged)
     if change.side is Side.THEIRS:
@@ -142,7 +144,8 @@ def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left:
 def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Return the edits from a patch's result to our text, which does not include the patch.
 
-    `upstream` leads from the patch's base to our text, `patch` from that base to its result.
+    `upstream` are the edits from the patch's base to our text. `patch` are the edits from the base to the patch's
+    result.
     """
     places = list(_places(upstream, patch))
     apart = all(first == done for first, done, _, _ in places)

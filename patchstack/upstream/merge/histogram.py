@@ -1,7 +1,9 @@
-"""Find the changes between two texts with git's histogram diff, which its merges use. The algorithm is that of
-xdiff/xhistogram.c: the common run with the rarest line, and of those the longest, splits the texts in two. An index of
-the old text keeps its line counts and the result of each region. The next version of the new text differs in a few
-lines, so most of its regions are known.
+"""Find the changes between two texts with git's histogram diff, which git uses for merges.
+
+The algorithm is that of xdiff/xhistogram.c. It splits both texts at the common run that contains the rarest line. If
+several runs are equally rare, it takes the longest. An index of the old text stores its line counts and the result of
+each region. The next version of the new text differs in a few lines, so the results for most of its regions are already
+known.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 CHAIN = 64
-"""A line that occurs more often than this does not split a text (xhistogram.c, max_chain_length)."""
+"""A line that occurs more often than this does not split a text (max_chain_length in xhistogram.c)."""
 
 
 _OFTEN, _LEAST = 64, 40_000_000
-"""How often each line may be looked at, and how many looks are always allowed, before the rest is left to Myers' diff.
-git has no such limit: its time grows with the square of the number of changes."""
+"""The limit for the search, above which the rest is compared with Myers' diff. `_OFTEN` is how often each line may be
+examined. `_LEAST` is the number of examinations that are always allowed. git has no such limit: its time grows with the
+square of the number of changes."""
 
 
 class Edit(NamedTuple):
-    """A change of one side: `removed` lines from line `at` of the old text, `added` from line `to` of the new one."""
+    """A change of one side: `removed` lines from line `at` of the old text are replaced by `added` lines from line `to`
+    of the new text."""
 
     at: int
     removed: int
@@ -29,18 +33,18 @@ class Edit(NamedTuple):
 
 
 _Marks = tuple[bytes, bytes]
-"""Whether each line of a region changes: old lines, then new lines."""
+"""Whether each line of a region changes: first the old lines, then the new lines."""
 
 
 class Index:
-    """An old text that is compared with many new ones: positions of its lines, and the last result of each region.
-    Comparing is fastest if equal lines of all texts are the same object."""
+    """An old text that is compared with many new texts. It stores the positions of the lines, and the last result of
+    each region. Comparisons are fastest if equal lines of all texts are the same object."""
 
-    LIMIT = 16 << 20  # bytes of memory, approximately
-    _LINE = 10  # bytes for a line of a region that is kept
+    LIMIT = 16 << 20  # approximate limit in bytes
+    _LINE = 10  # overhead in bytes for each line of a stored region
 
     def __init__(self, lines: Sequence[bytes], *, worth: int = 32) -> None:
-        """`worth` is the minimum number of lines of a region that is kept."""
+        """Index the lines of an old text. `worth` is the minimum number of lines of a region that is stored."""
         self.worth = worth
         self.places: dict[bytes, list[int]] = {}
         for number, line in enumerate(lines):
@@ -49,14 +53,14 @@ class Index:
         self._size = 0
 
     def marks(self, first: int, last: int, lines: Sequence[bytes]) -> _Marks | None:
-        """Return what changes between the old lines `first` to `last` and these new lines, or None if it is not
-        known."""
+        """Return which lines change between the old lines `first` to `last` and these new lines. Return None if the
+        result is not known."""
         known = self._regions.get((first, last))
         return known[1] if known is not None and known[0] == lines else None
 
     def keep(self, first: int, last: int, lines: Sequence[bytes], marks: _Marks) -> None:
-        """Keep what changes in a region, instead of its result with other lines. The oldest regions are removed above
-        the limit."""
+        """Store which lines change in a region, and replace the region's earlier result. If the index exceeds its
+        limit, the oldest regions are removed."""
         self._forget(first, last)
         self._regions[first, last] = lines, marks
         self._size += self._LINE * (len(lines) + last - first)
@@ -70,7 +74,7 @@ class Index:
 
 
 class _Run(NamedTuple):
-    """A run of common lines: its first line in each text, and its length."""
+    """A run of common lines: its first line in each text, and its length in lines."""
 
     old: int
     new: int
@@ -93,7 +97,7 @@ class _Compared:
         left = max(_LEAST, _OFTEN * (len(self.old) + len(self.new)))
         while pending:
             first, last, start, end, lines = pending.pop()
-            if lines is not None:  # both parts are done
+            if lines is not None:  # both parts are finished
                 marks = bytes(self.old_changed[first:last]), bytes(self.new_changed[start:end])
                 self._index.keep(first, last, lines, marks)
                 continue
@@ -122,7 +126,7 @@ class _Compared:
         self.new_changed[start:end] = b"\1" * (end - start)
 
     def _classic(self, first: int, last: int, start: int, end: int) -> None:
-        """Compare a region with Myers, because all its common lines are too frequent."""
+        """Compare a region with Myers' diff, because all of its common lines are too frequent."""
         from patchstack.upstream.merge.text import myers
 
         for edit in myers(b"".join(self.old[first:last]), b"".join(self.new[start:end])):
@@ -154,12 +158,12 @@ class _Compared:
             while place < high:
                 common = True
                 here = found[place]
-                # The whole common run around two equal lines, and how often its rarest line is in the region.
+                # The complete common run around two equal lines, and how often its rarest line occurs in the region.
                 above, below = known.get((here, at)) or self._followed(here, at)
                 above = max(above, first, here - (at - start))
                 below = min(below, last, here + (end - at))
                 rare, number = high - low, above
-                while rare > 1 and number < below:  # git's code counts lines until one is unique
+                while rare > 1 and number < below:  # git's code stops counting at a line that is unique
                     others = line_places[old[number]]
                     rare = min(rare, bisect_left(others, last) - bisect_left(others, first))
                     number += 1
@@ -171,8 +175,8 @@ class _Compared:
         return _Run(*best) if best is not None else None, common
 
     def _followed(self, old: int, new: int) -> tuple[int, int]:
-        """Return the first old line, and the line after the last, of the common run around two equal lines in the whole
-        texts. The result is kept: smaller regions need it again."""
+        """Return the common run around two equal lines in the complete texts: its first old line, and the old line
+        after its last. The result is stored, because smaller regions need it again."""
         shift = new - old
         first, last = max(0, -shift), min(len(self.old), len(self.new) - shift)
         ours, theirs = self.old, self.new
@@ -186,8 +190,8 @@ class _Compared:
 
 
 def histogram(old: Sequence[bytes], new: Sequence[bytes], index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the changes between two texts, given as lines with their newlines. `index` is an index of the old text,
-    to save time."""
+    """Return the changes between two texts. Texts are lines with their newlines. `index` is an index of the old text,
+    which saves time."""
     compared = _Compared(old, new, Index(old) if index is None else index)
     compared.split()
     changed, added = compared.old_changed, compared.new_changed
@@ -214,7 +218,8 @@ def _script(removed: bytearray, added: bytearray) -> tuple[Edit, ...]:
 
 
 def _end(changed: bytearray, start: int) -> int:
-    """Return the end of the group of changed lines that starts at a line: the line itself, if it is not changed."""
+    """Return the end of the group of changed lines that begins at `start`. Return `start` if this line does not
+    change."""
     if start >= len(changed) or not changed[start]:
         return start
     found = changed.find(0, start)
@@ -222,8 +227,8 @@ def _end(changed: bytearray, start: int) -> int:
 
 
 def _groups(changed: bytearray) -> list[tuple[int, int, int]]:
-    """Return the groups of changed lines: the number of unchanged lines before each, its first line, and the one after
-    its last."""
+    """Return the groups of changed lines. Each has the number of unchanged lines before it, its first line, and the
+    line after its last."""
     found = []
     passed = end = 0
     while (start := changed.find(1, end)) >= 0:
@@ -234,8 +239,8 @@ def _groups(changed: bytearray) -> list[tuple[int, int, int]]:
 
 
 def _compact(lines: Sequence[bytes], changed: bytearray, other: bytearray) -> None:
-    """Slide groups of changed lines as far down as they go, or to where the other text changes too
-    (xdl_change_compact without the indent heuristic)."""
+    """Move groups of changed lines down as far as possible, or to a place where the other text changes too. This is
+    xdl_change_compact without the indent heuristic."""
     there = {passed for passed, _, _ in _groups(other)}
     start, passed = 0, 0
     while (found := changed.find(1, start)) >= 0:

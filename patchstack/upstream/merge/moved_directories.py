@@ -1,6 +1,7 @@
-"""Find the new path of a file that a patch adds to a directory that upstream has renamed, as git's merge suggests it.
-The rules are those of merge-ort.c (directory rename detection): each file of a removed directory votes for the
-directory to which it moved. The most votes win; a tie gives no suggestion.
+"""Find the new path of a file that a patch adds to a directory that upstream renamed, as git's merge suggests it.
+
+The rules are those of the directory rename detection in merge-ort.c. Each file of a removed directory votes for the
+directory to which it moved. The directory with the most votes wins. A tie gives no suggestion.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from patchstack.git.overlay import DIRECTORY, Entry, TreeOverlay
 from patchstack.git.trees import compare_trees
 from patchstack.upstream.merge.renames import find_rename
 
-_ASKED = 60  # the maximum number of files of a directory that are matched by similarity; exact copies are always found
+_ASKED = 60  # the maximum number of files of a directory that are compared by similarity; exact copies are always found
 
 
 class MovedDirectories:
-    """The directories of one tree that were renamed in a later one."""
+    """The directories of one tree that were renamed in a later tree."""
 
     def __init__(self, objects: Objects, before: str, after: str) -> None:
         self._objects = objects
@@ -26,8 +27,8 @@ class MovedDirectories:
         self._targets: dict[bytes, bytes | None] = {}
 
     def suggested(self, path: bytes) -> bytes | None:
-        """Return the new path for a file; None if its directory is new, still exists or has no clear successor, or if
-        the new path is taken."""
+        """Return the new path for a file. Return None if the directory of the file is new, still exists or has no clear
+        successor, or if the new path is already used."""
         directory = path.rpartition(b"/")[0]
         if not self._is_directory(self._before, directory):
             return None
@@ -78,8 +79,8 @@ class MovedDirectories:
 
 
 def _renamed_directory(directory: bytes, old: bytes, new: bytes) -> list[bytes]:
-    """Return the new name of a parent directory, as shown by a file's old and new path if the names below it are equal:
-    one directory, or none."""
+    """Return the new name of a parent directory, from the old and the new path of one of its files. Return an empty
+    list if the names below the directory differ."""
     old, new = old.rpartition(b"/")[0], new.rpartition(b"/")[0]
     while old != directory:
         if old.rpartition(b"/")[2] != new.rpartition(b"/")[2] or b"/" not in new:

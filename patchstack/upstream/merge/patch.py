@@ -1,4 +1,4 @@
-"""Merge one patch onto another tree, three-way and in memory: as `git cherry-pick`, without a work tree."""
+"""Merge one patch onto another tree, three-way and in memory, as `git cherry-pick` does, but without a work tree."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ class Clash(StrEnum):
     BOTH_ADDED = "both-added"  # the patch creates a file that exists with different content
     DELETED = "deleted"  # the patch changes a file that was removed
     CHANGED = "changed"  # the patch deletes a file that was changed
-    MODE = "mode"  # both sides changed its mode, or one changed its type
-    OBSTACLE = "obstacle"  # a directory has the file's path, or a file has its directory's path
+    MODE = "mode"  # both sides changed the file's mode, or one side changed its type
+    OBSTACLE = "obstacle"  # a directory has the file's path, or a file has the path of its directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """One path that does not merge. `path` is its path in the target tree; `ours` is that tree's entry,
-    `base` and `theirs` the patch's before and after: (mode, blob id), None for a file that does not exist.
+    """One path that does not merge.
 
-    `marked` is the text with git's conflict markers, `collisions` the conflicting lines; None and empty if the files
-    cannot be merged as text.
+    `path` is the path in the target tree. `ours` is the entry of the target tree. `base` and `theirs` are the entries
+    before and after the patch. An entry is (mode, blob id), or None for a file that does not exist. `marked` is the
+    text with git's conflict markers, and `collisions` are the conflicting lines. If the files cannot be merged as text,
+    `marked` is None and `collisions` is empty.
     """
 
     path: str
@@ -49,10 +50,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """The result of merging a patch onto another tree. `tree` is the merged tree, None if there are conflicts. `best`
-    is the tree with everything that merges, conflicting texts with markers, and other conflicts as in the target tree.
-    `renames` are files with a different path there: the patch's path, and the one to which its change went.
-    """
+    """The result of merging a patch onto another tree. `tree` is the merged tree. It is None if there are conflicts.
+    `best` is the tree with everything that merges. In `best`, conflicting texts have markers, and other conflicts are
+    as in the target tree. `renames` are files with a different path in the target tree. Each has the patch's path and
+    the path that received the change."""
 
     tree: str | None
     best: str
@@ -65,12 +66,12 @@ class Merge:
 
 
 class Picker:
-    """Merges patches onto trees, and remembers every text it has merged.
+    """Merges patches onto trees, and caches every merged text.
 
     Files that moved in the target tree, or that the patch moves, are followed. `labels` name the sides in conflict
-    markers. With `union` conflicting texts are settled as in `merge_texts`, so that a later patch can be merged onto
-    them. `moved` has the new paths of removed files; if None, they are searched for. `known` are edits between blobs,
-    which several pickers may share.
+    markers. With `union`, conflicting texts are settled as in `merge_texts`, so that a later patch can be merged onto
+    the result. `moved` has the new paths of removed files. If it is None, these paths are searched for. `known` are
+    edits between blobs, which several pickers may share.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Picker:
         return _Merging(self, self._objects, before, after, onto).run()
 
     def texts(self, base: str, ours: str, theirs: str) -> TextMerge:
-        """Merge three blobs, by id (an empty id for an empty text)."""
+        """Merge three blobs, given by their ids. An empty id means an empty text."""
         key = (base, ours, theirs)
         found = self._texts.get(key)
         if found is None:
@@ -115,7 +116,7 @@ class Picker:
         return found
 
     def gone_to(self, path: bytes, entry: Entry, before: str, onto: str) -> bytes | None:
-        """Return the new path of a file of `before` that is missing in `onto`, None if it was deleted."""
+        """Return the new path of a file of `before` that is missing in `onto`. Return None if the file was deleted."""
         if self._moved is not None:
             return self._moved.get(path)
         come = self._new.get((before, onto))
@@ -147,7 +148,7 @@ class _Merging:
 
     def run(self) -> Merge:
         moved = self._moved_by_patch()
-        # Remove files first: a directory may take the path of a file.
+        # Remove files first, because a directory may take the path of a file.
         for change in sorted(self.changes, key=lambda change: change.new is not None):
             if change.path not in moved.values():
                 self._path(change, moved.get(change.path))
@@ -160,7 +161,7 @@ class _Merging:
         )
 
     def _moved_by_patch(self) -> dict[bytes, bytes]:
-        """Return the patch's own renames, new name to old, of files that changed in the target tree."""
+        """Return the patch's own renames (new name to old name) of files that changed in the target tree."""
         gone = [change for change in self.changes if change.new is None and change.old is not None]
         come = {change.path: change.new for change in self.changes if change.old is None and change.new is not None}
         found: dict[bytes, bytes] = {}
@@ -174,7 +175,7 @@ class _Merging:
         return found
 
     def _path(self, change: PathChange, source: bytes | None) -> None:
-        """Merge one path; `source` is the name the patch renames it from."""
+        """Merge one path. If the patch renames the file, `source` is its old name."""
         base, theirs = change.old, change.new
         if source is not None:
             old = next(one for one in self.changes if one.path == source)
@@ -215,7 +216,7 @@ class _Merging:
         return ""
 
     def _settle(self, where: bytes, named: bytes, ours: Entry | None, base: Entry | None, theirs: Entry | None) -> None:
-        """Merge three entries if both sides differ from the base."""
+        """Merge three entries. Both sides differ from the base."""
         name = _shown(named)
         if theirs is None:
             if ours is not None:
@@ -285,7 +286,7 @@ class _Merging:
 
 
 def _merged_mode(base: Entry | None, ours: Entry, theirs: Entry) -> int | None:
-    """Return the merged mode, None if both sides changed it differently."""
+    """Return the merged mode. Return None if the two sides changed the mode differently."""
     if ours[0] == theirs[0]:
         return ours[0]
     if base is None:

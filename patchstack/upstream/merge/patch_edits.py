@@ -1,4 +1,4 @@
-"""Compute each patch's changes to each file on the pin, as edits, without a diff of whole files."""
+"""Compute the changes of each patch to each file on the pin, as edits, without comparing whole files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
 from patchstack.upstream.merge.histogram import Edit, Index
 from patchstack.upstream.merge.text import edits
 
-_INDEXED = 60  # texts whose index is cached
-_LOOK = 200  # lines that are searched for a NUL, which marks a binary file
+_INDEXED = 60  # the number of texts whose index is cached
+_LOOK = 200  # the number of first lines that are searched for a NUL, which marks a binary file
 
 
 @dataclass(frozen=True, slots=True)
 class PathEdit:
-    """A patch's change at one path: the slots before and after, and the edits between their lines. `edits` is None if
-    one side is not a text, or the patch is too large or too costly to read here. `spans` are the hunks' ranges in the
-    old file, first line and the one after the last, including context; empty if the patch is left to git.
+    """A patch's change at one path: the slots before and after, and the edits between their lines.
+
+    `edits` is None if one side is not a text, or if the patch is too large or too costly to read here. `spans` are the
+    ranges of the hunks in the old file, including context: the first line, and the line after the last. `spans` is
+    empty if git must apply the patch.
     """
 
     path: bytes
@@ -51,7 +53,7 @@ class OwnEdits:
         return self._journal[index] is not None
 
     def of(self, index: int) -> Mapping[bytes, PathEdit]:
-        """Return a patch's changes by path; empty if it does not apply to the pin."""
+        """Return the changes of a patch by path. Return no changes if the patch does not apply to the pin."""
         found = self._changes[index]
         if found is None:
             paths = self.chain.touched.paths
@@ -63,7 +65,7 @@ class OwnEdits:
         return found
 
     def lines(self, slot: Slot) -> Lines | None:
-        """Return the lines of the text in a slot, None if it is not a text."""
+        """Return the lines of the text in a slot. Return None if the content is not a text."""
         if slot is None or slot[0] not in (FILE, EXECUTABLE):
             return None
         found = self.chain.lines(slot[1])
@@ -73,7 +75,8 @@ class OwnEdits:
         return found if text else None
 
     def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
-        """Return the edits between two texts; empty if one is not a text. Every pair is compared only once."""
+        """Return the edits between two texts. Return no edits if one of them is not a text. Each pair is compared only
+        once."""
         before, after = self.lines(old), self.lines(new)
         if old is None or new is None or before is None or after is None:
             return ()
@@ -83,7 +86,7 @@ class OwnEdits:
         return self._compared[key]
 
     def _index(self, content: Content, lines: Lines) -> Index:
-        """Return the index of a text, cached because one text is usually compared with many."""
+        """Return the index of a text. It is cached, because one text is usually compared with many others."""
         found = self._indexed.pop(content, None)
         if found is None:
             found = Index(lines)
@@ -117,12 +120,13 @@ class OwnEdits:
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether a content counts as text here: no NUL in its first lines."""
+    """Return whether a content counts as text here. This means that its first lines have no NUL."""
     return b"\0" not in b"".join(data.split(b"\n", _LOOK)[:_LOOK])
 
 
 def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
-    """Return the edits of one hunk, whose first line is `start` in the old file and `place` in the new one."""
+    """Return the edits of one hunk. The first line of the hunk is `start` in the old file and `place` in the new
+    file."""
     old, new = ((*lines, b"") for lines in (hunk.before, hunk.after))
     return [
         Edit(edit.at + start, edit.removed, edit.to + place, edit.added)
@@ -131,8 +135,8 @@ def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
 
 
 def _replayed(before: Lines, after: Lines, found: list[Edit]) -> bool:
-    """Return whether edits turn one text into the other. They may not, for a last line without newline or hunks out of
-    order."""
+    """Return whether edits turn one text into the other. They may not if a last line has no newline, or if hunks are
+    out of order."""
     at = to = 0
     for edit in found:
         if edit.at < at or edit.at - at != edit.to - to:

@@ -1,4 +1,4 @@
-"""Find renamed files: exact copies first, then the most similar new file."""
+"""Find renamed files: an exact copy if one exists, otherwise the most similar new file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _REGULAR = (FILE, EXECUTABLE)
 
 
 def likeness(one: bytes, other: bytes) -> float:
-    """Return how much of the larger text both have in common, in bytes of whole lines in any order: 0 to 1 (as git's
-    similarity index, which also counts whole lines: diffcore-delta.c)."""
+    """Return the share of the larger text that both texts have in common, from 0 to 1. It counts bytes of whole lines
+    in any order, like git's similarity index (diffcore-delta.c)."""
     if one == other:
         return 1.0
     larger = max(len(one), len(other))
@@ -27,16 +27,16 @@ def likeness(one: bytes, other: bytes) -> float:
 
 
 _known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictionary()
-"""Cache of the similarity of two blobs, kept while their objects are open: a walk over commits needs each pair many
-times."""
+"""The cache of the similarity of two blobs. It lives as long as their objects are open. A walk over commits needs each
+pair many times."""
 
 
 def find_rename(
     objects: Objects, gone: Entry, path: bytes, candidates: Mapping[bytes, Entry]
 ) -> tuple[bytes, float] | None:
-    """Return the new file that a removed file has become, and its similarity; None if none is similar enough.
-    Candidates whose content is missing are ignored. Raises `MissingObject` if the removed file's content is missing.
-    """
+    """Return the new file that a removed file became, and the similarity of the two. Return None if no file is similar
+    enough. Candidates whose content is missing are ignored. Raises `MissingObject` if the content of the removed file
+    is missing."""
     if gone[0] not in _REGULAR:
         return None
     same = [name for name, entry in candidates.items() if entry[1] == gone[1]]
@@ -59,6 +59,6 @@ def find_rename(
 
 
 def _nearest(path: bytes, names: Iterable[bytes]) -> bytes:
-    """Return the first name with the same base name, else the first."""
+    """Return the first name with the same base name. If no name has it, return the first name."""
     name = path.rpartition(b"/")[2]
     return min(names, key=lambda other: (other.rpartition(b"/")[2] != name, other))

@@ -19,9 +19,8 @@ _REGULAR = (FILE, EXECUTABLE)
 
 
 class Way(Enum):
-    """How to merge one patch outside the series' run. `BARE`: onto upstream alone. `LAID`: onto upstream with all
-    earlier patches, conflicts settled (see `merge_edits`).
-    """
+    """How to merge one patch outside of a run of the series. `BARE` merges onto upstream alone. `LAID` merges onto
+    upstream with all earlier patches, and settles their conflicts (see `merge_edits`)."""
 
     BARE = "bare"
     LAID = "laid"
@@ -29,8 +28,8 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """For every patch's own change, whether it merges, and whether it then changes nothing. None for a patch that does
-    not apply to the pin."""
+    """The results for every patch's own change. `clean` is whether the change merges. `nothing` is whether it then has
+    no effect. Both are None for a patch that does not apply to the pin."""
 
     clean: tuple[bool | None, ...]
     nothing: tuple[bool | None, ...]
@@ -39,7 +38,7 @@ class Verdicts:
 @dataclass(frozen=True, slots=True)
 class _File:
     """The state of a path after some patches: its slot, its lines if it is a text, and the edits from the series' own
-    version to them (meaningless if one of the two does not exist)."""
+    version to these lines. The edits have no meaning if one of the two versions does not exist."""
 
     slot: Slot
     lines: Lines | None
@@ -60,7 +59,7 @@ _Verdict = tuple[bool | None, bool | None]
 
 
 class Carrier:
-    """Merges one series onto trees. `pin` has the pin's slots at the touched paths."""
+    """Merges one series onto trees. `pin` are the pin's slots at the touched paths."""
 
     def __init__(self, own: OwnEdits, pin: Sequence[Slot]) -> None:
         self._own = own
@@ -79,14 +78,14 @@ class Carrier:
         self._supposed: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
 
     def merged(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> Verdicts:
-        """Merge each patch onto a tree with the earlier patches that merge. `there` has the tree's slots at the touched
-        paths, `moved` the slots of renamed files."""
+        """Merge each patch onto a tree that includes the earlier patches that merge. `there` are the tree's slots at
+        the touched paths. `moved` are the slots of renamed files."""
         results = self._replay.run(self._files(there, moved))
         return Verdicts(clean=tuple(one[0] for one in results), nothing=tuple(one[1] for one in results))
 
     def supposed(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> tuple[bool | None, ...]:
-        """Return whether each patch merges onto a hypothetical tree. Such trees have a separate cache, because they may
-        differ much from those of `merged`."""
+        """Return whether each patch merges onto a hypothetical tree. Hypothetical trees have a separate cache, because
+        they may differ much from the trees of `merged`."""
         return tuple(one[0] for one in self._supposed.run(self._files(there, moved)))
 
     def _files(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> list[_File]:
@@ -97,7 +96,7 @@ class Carrier:
         ]
 
     def merges_with(self, others: Collection[int], index: int) -> bool:
-        """Return whether a patch merges in the last run of `merged` if some conflicting earlier patches are
+        """Return whether a patch would have merged in the last run of `merged` if some conflicting earlier patches were
         included."""
         return bool(self._replay.result_if(others, self._laid, index)[0])
 
@@ -110,12 +109,12 @@ class Carrier:
         return self._merged(index, tuple(files))[1]
 
     def apart(self, path: bytes, ours: Slot, index: int) -> tuple[Edit, ...]:
-        """Return the edits from the text that a patch finds on the pin to `ours`, upstream's text."""
+        """Return the edits from the text that a patch finds on the pin to upstream's text `ours`."""
         return self._before(Way.BARE, path, ours, index).left
 
     def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:
-        """Return the state of a path before a patch: upstream's version without the earlier patches, or with their
-        changes included. Continues from the previous call, because callers usually go patch by patch."""
+        """Return the state of a path before a patch. It is upstream's version, either without the earlier patches or
+        with their changes. The search continues from the previous call, because callers usually go patch by patch."""
         users = self._users[path]
         upto = bisect_left(users, index)
         slot, done, file = self._reached.get((way, path), (None, upto + 1, _ABSENT))
@@ -128,7 +127,7 @@ class Carrier:
         return file
 
     def _merged(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
-        """Merge a patch onto the states it finds. If it does not merge, it is skipped."""
+        """Merge a patch onto the states that it finds. Skip the patch if it does not merge."""
         return self._tried(index, given, lay=False)
 
     def _laid(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
@@ -155,7 +154,7 @@ class Carrier:
         return found
 
     def _onto(self, file: _File, change: PathEdit) -> _Outcome:
-        """Merge one path of a patch (the cases of `patch._Merging`, in edits)."""
+        """Merge one path of a patch. This handles the same cases as `patch._Merging`, with edits instead of texts."""
         ours, base, theirs = file.slot, change.old, change.new
         after = _File(theirs, self._own.lines(theirs), ())
         if self._alike(file, base):
@@ -175,7 +174,7 @@ class Carrier:
         return _Outcome(_File(slot, laid.lines, laid.left), clean=laid.clean, nothing=nothing)
 
     def _alike(self, file: _File, base: Slot) -> bool:
-        """Return whether the path has the content for which the patch was made."""
+        """Return whether the path has the content that the patch was made for."""
         if file.slot is None or base is None:
             return file.slot is base
         if file.lines is None:
@@ -183,7 +182,7 @@ class Carrier:
         return not file.left and file.slot[0] == base[0] and self._own.lines(base) is not None
 
     def _equal(self, file: _File, after: _File) -> bool:
-        """Return whether the path already has the patch's result."""
+        """Return whether the path already has the content that the patch produces."""
         if file.slot is None or after.slot is None:
             return file.slot is after.slot
         if file.slot[0] != after.slot[0]:
@@ -193,12 +192,12 @@ class Carrier:
         return len(file.lines) == len(after.lines) and list(file.lines) == list(after.lines)
 
     def _passed_over(self, file: _File, change: PathEdit) -> _File:
-        """Return the state of a path after skipping the patch, with edits relative to the patch's result."""
+        """Return the state of a path after the patch was skipped. Its edits are relative to the result of the patch."""
         theirs = self._own.lines(change.new)
         if file.lines is None or theirs is None:
             return _File(file.slot, file.lines, ())
         if self._own.lines(change.old) is None:
             return _File(file.slot, file.lines, compare(theirs, file.lines))
-        if change.edits is None:  # too costly: no later patch is merged into the text
+        if change.edits is None:  # too costly, so no later patch is merged into the text
             return _File(file.slot, None, ())
         return _File(file.slot, file.lines, without(theirs, file.lines, file.left, change.edits))

@@ -1,4 +1,4 @@
-"""Merge two versions of a text with their common base, as git does (xdiff's xdl_merge)."""
+"""Merge two versions of a text with their common base in the same way as git (xdl_merge of xdiff)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pygit2.enums import DiffOption
 from patchstack.upstream.merge.histogram import Edit, Index, histogram
 
 _BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain a NUL (xdiff-interface.c)
-_NEAR = 3  # most common lines between joined conflicts (xmerge.c, xdl_simplify_non_conflicts)
+_NEAR = 3  # the maximum number of common lines between joined conflicts (xmerge.c, xdl_simplify_non_conflicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Lines in which both sides changed the same place. `start` is the 0-based line of `base` in the old text;
-    lines keep their newlines. `base` is empty if both sides inserted."""
+    """Lines of a place that both sides changed. `start` is the 0-based line of `base` in the old text. Lines include
+    their newlines. `base` is empty if both sides inserted lines."""
 
     start: int
     ours: tuple[bytes, ...]
@@ -28,7 +28,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMerge:
-    """A merged text. If there are conflicts, `text` has git's conflict markers at each."""
+    """A merged text. If there are conflicts, each has git's conflict markers in `text`."""
 
     text: bytes
     collisions: tuple[Collision, ...]
@@ -39,7 +39,7 @@ class TextMerge:
 
 
 class Side(Enum):
-    """Who changed a place: one side, both differently, or both in the same way."""
+    """Who changed a place: one side, both sides differently, or both sides in the same way."""
 
     OURS = 1
     THEIRS = 2
@@ -49,7 +49,8 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A place to take from one side, or from neither (`BOTH`): start and count of lines in base, ours and theirs."""
+    """A place to take from one side, or from neither side (`BOTH`). `base`, `ours` and `theirs` are the first line and
+    the number of lines in each text."""
 
     side: Side
     base: tuple[int, int]
@@ -63,8 +64,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def edits(old: bytes, new: bytes, index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the changes that turn one text into another, in order, as git's merges find them (histogram). `index` is
-    an index of the old text, to save time."""
+    """Return the changes that turn one text into another, in order. They are found with the histogram algorithm, as in
+    git's merges. `index` is an index of the old text, which saves time."""
     if old == new:
         return ()
     if not old or not new:
@@ -73,12 +74,13 @@ def edits(old: bytes, new: bytes, index: Index | None = None) -> tuple[Edit, ...
 
 
 def myers(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
-    """Return the changes that turn one text into another, in order, as `git diff` without context finds them."""
+    """Return the changes that turn one text into another, in order. They are the same as in `git diff` without
+    context."""
     if old == new:
         return ()
     patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=flags | DiffOption.FORCE_TEXT)
     return tuple(
-        # In a unified diff a side without lines starts at the line before.
+        # In a unified diff, the start of a side without lines is the line before the change.
         Edit(
             hunk.old_start - (hunk.old_lines > 0), hunk.old_lines, hunk.new_start - (hunk.new_lines > 0), hunk.new_lines
         )
@@ -95,9 +97,11 @@ def merge_texts(
     union: bool = False,
     found: tuple[Sequence[Edit], Sequence[Edit]] | None = None,
 ) -> TextMerge:
-    """Merge three texts. `labels` follow the conflict markers; `found` are the edits from the base to each side, if
-    known. With `union` a conflict is settled: if both sides only inserted, both insertions are kept, ours first; else
-    ours is kept. The conflicts are still reported.
+    """Merge three texts.
+
+    `labels` follow the conflict markers. `found` are the edits from the base to each side, if they are known. With
+    `union`, conflicts are settled. If both sides only inserted lines, both insertions are kept, ours first. Otherwise
+    ours is kept. Settled conflicts are still reported.
     """
     lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
     changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), mine, other)
@@ -136,7 +140,7 @@ def merge_texts(
 
 
 def _lines(text: bytes) -> list[bytes]:
-    """Split a text into lines with their newlines, as git counts them: a carriage return does not end a line."""
+    """Split a text into lines with their newlines. As in git, a carriage return does not end a line."""
     parts = text.split(b"\n")
     last = parts.pop()
     found = [part + b"\n" for part in parts]
@@ -146,7 +150,7 @@ def _lines(text: bytes) -> list[bytes]:
 
 
 def overlay(one: Sequence[Edit], two: Sequence[Edit], ours: Sequence[bytes], theirs: Sequence[bytes]) -> list[Change]:
-    """Return both sides' edits in order. Edits that touch become one conflict, and identical ones are omitted
+    """Return the edits of both sides in order. Edits that touch become one conflict, and identical edits are omitted
     (xdl_do_merge)."""
     changes: list[Change] = []
     first, second = 0, 0
@@ -182,7 +186,7 @@ def overlay(one: Sequence[Edit], two: Sequence[Edit], ours: Sequence[bytes], the
 
 
 def _grown(found: Sequence[Edit]) -> int:
-    """Return how many lines edits have added after the last one."""
+    """Return how many lines a text has grown after the last of these edits."""
     return found[-1].to + found[-1].added - found[-1].at - found[-1].removed if found else 0
 
 
@@ -209,7 +213,7 @@ def refine(
     changes: Sequence[Change], ours: Sequence[bytes], theirs: Sequence[bytes], newline: bytes = b""
 ) -> Iterator[Change]:
     """Split conflicts at lines that both sides have in common (xdl_refine_conflicts). `newline` is the line end if the
-    lines are given without it."""
+    lines do not include it."""
     for change in changes:
         if change.side is not Side.BOTH or not change.ours[1] or not change.theirs[1]:
             yield change
@@ -228,7 +232,7 @@ def refine(
 
 
 def _joined(changes: list[Change]) -> list[Change]:
-    """Join conflicts with almost no lines between them (xdl_simplify_non_conflicts)."""
+    """Join conflicts with very few lines between them (xdl_simplify_non_conflicts)."""
     found: list[Change] = []
     for change in changes:
         last = found[-1] if found else None
@@ -250,7 +254,7 @@ def _joined(changes: list[Change]) -> list[Change]:
 
 
 def _ended(lines: list[bytes], newline: bytes = b"\n") -> list[bytes]:
-    """Return the lines, with a newline after the last one."""
+    """Return the lines, with a newline after the last line."""
     if lines and not lines[-1].endswith(b"\n"):
         return [*lines[:-1], lines[-1] + newline]
     return lines
@@ -266,7 +270,8 @@ def _marked(
     yours: list[bytes],
     labels: tuple[str, str],
 ) -> list[bytes]:
-    """Return a conflict with markers, whose line ends are those of the lines around them (xmerge.c, is_cr_needed)."""
+    """Return a conflict with markers. The line ends of the markers are those of the lines around them (is_cr_needed in
+    xmerge.c)."""
     around = (mine[max(start - 1, 0) :][:1], other[max(place[0] - 1, 0) :][:1], base[:1])
     newline = b"\r\n" if all(line and line[0].endswith(b"\r\n") for line in around) else b"\n"
     return [
