@@ -37,8 +37,8 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One reason why a patch does not apply. `path` is empty if git named none. `hunk` counts from 1 within the diff of
-    `path`; `line` is the 1-based line of the problem in the patch file. Either is None if unknown."""
+    """One reason why a patch does not apply. `path` is empty if git named no path. `hunk` counts from 1 within the diff
+    of `path`, and `line` is the 1-based line of the problem in the patch file. Both are None if they are not known."""
 
     fault: Fault
     path: str
@@ -49,10 +49,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of applying a patch: its tree, or the problems (then `tree` is None). `left_to_git` is why git itself
-    judged the patch, if it did; `offset` is then the largest distance in lines between a hunk's header and its place.
-    `warnings` name hunks that git accepts but probably misplaces.
-    """
+    """The result of applying a patch: its tree, or the problems. `tree` is None if there are problems. `left_to_git` is
+    the reason why git itself applied the patch, if it did. `offset` is then the largest distance in lines between a
+    hunk and the line in its header. `warnings` name hunks that git accepts but probably puts in the wrong place."""
 
     tree: str | None
     problems: tuple[Problem, ...] = ()
@@ -66,11 +65,11 @@ class Outcome:
 
 
 MOST_OF_FILE = 400_000
-"""The largest file that is patched here, in lines."""
+"""The maximum number of lines of a file that is patched here."""
 
 
 class _Lines:
-    """Cache of the lines of recently touched files: the next patch often touches them again."""
+    """A cache of the lines of recently touched files, because the next patch often touches the same files."""
 
     LIMIT = 150_000
 
@@ -80,7 +79,7 @@ class _Lines:
         self._count = 0
 
     def of(self, oid: str, path: str) -> list[bytes]:
-        """Return the lines of a blob. Raises `TooCostly` if it has so many that git is faster."""
+        """Return the lines of a blob. Raises `TooCostly` if the blob has so many lines that git is faster."""
         kept = self._kept.get(oid)
         if kept is not None:
             return kept
@@ -90,7 +89,7 @@ class _Lines:
         return content.split(b"\n")
 
     def keep(self, lines: list[bytes]) -> str:
-        """Create a blob from lines and return its id."""
+        """Create a blob from lines and return the id of the blob."""
         oid = self._objects.add("blob", b"\n".join(lines))
         if oid not in self._kept:
             self._kept[oid] = lines
@@ -101,14 +100,15 @@ class _Lines:
 
 
 class Applier:
-    """Applies patches to a tree one after the other. A context manager, because git needs a temporary directory."""
+    """Applies patches to a tree, one after the other. This is a context manager, because git needs a temporary
+    directory."""
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
         self.overlay = TreeOverlay(objects, tree)
         self._lines = _Lines(objects)
         self._git: GitApply | None = None
-        self._spare = SPARE  # for all patches together
+        self._spare = SPARE  # one limit for all patches together
 
     def __enter__(self) -> Applier:
         return self
@@ -124,7 +124,7 @@ class Applier:
         self.overlay = TreeOverlay(self.objects, tree)
 
     def apply(self, data: bytes) -> Outcome:
-        """Apply one patch file completely or, if it has problems, not at all.
+        """Apply one patch file. It is applied completely, or not at all if it has problems.
 
         Raises `MissingObject` if the content of a touched file is not available.
         """
@@ -164,7 +164,7 @@ class Applier:
         return self._edit(diff, data, effort)
 
     def _check_ground(self, diff: FileDiff) -> None:
-        """Raise `Unsupported`, so that git decides, if a path is a link, a submodule, or below a file."""
+        """Raise `Unsupported` if a path is a link, a submodule, or below a file, so that git applies the patch."""
         for path in {diff.old, diff.new} - {None}:
             assert path is not None
             if self.overlay.obstacle(path) is not None:
@@ -175,7 +175,7 @@ class Applier:
                 raise Unsupported(f"{kind} at the path of a file", diff.line)
 
     def _edit(self, diff: FileDiff, data: bytes, effort: Effort) -> tuple[int, str] | Problem:
-        """Return the new mode and blob of a diff (unused for a deletion), or the problem."""
+        """Return the new mode and blob of a diff, or the problem. Mode and blob have no meaning for a deletion."""
         path = diff.path.decode("utf-8", "replace")
         lines: Sequence[bytes] = (b"",)
         mode, old_oid = diff.new_mode or FILE, ""
@@ -219,8 +219,8 @@ class Applier:
 
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
-    """Return a warning for each hunk that inserts without context: git puts it at the end of the file, not at its
-    line."""
+    """Return a warning for each hunk that inserts without context. git puts such a hunk at the end of the file instead
+    of its line."""
     return [
         _fooled_at(diff.path, hunk.header)
         for diff in diffs
@@ -230,7 +230,7 @@ def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
 
 
 def _fooled_as_text(data: bytes) -> list[str]:
-    """As `_fooled`, for a patch that is left to git."""
+    """Return the same warnings as `_fooled`, for a patch that git applies."""
     from patchstack.git.patch.text import bare_insertions, read_text
 
     if too_large(data):
@@ -265,7 +265,7 @@ _UNSAFE = ("invalid path", "beyond a symbolic link")
 
 
 def _explain(complaint: str, data: bytes) -> list[Problem]:
-    """Turn git's complaint about a refused patch into problems."""
+    """Convert git's message about a refused patch to problems."""
     from patchstack.git.patch.text import read_text
 
     problems: list[Problem] = []
@@ -300,7 +300,7 @@ _FAILED_AT = re.compile(r"patch failed: .*:(\d+)\Z", re.DOTALL)
 
 
 def _place(text: str, path: str, files: Sequence[PatchedFile]) -> tuple[int | None, int | None]:
-    """Return the hunk and the line of the patch file that git's complaint refers to."""
+    """Return the hunk and the line of the patch file that git's message refers to."""
     if numbered := _NUMBERED.search(text):
         return None, int(numbered[1])
     named = path.encode("utf-8", "replace")

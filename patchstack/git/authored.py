@@ -1,4 +1,4 @@
-"""Create commits from patch files as `git am` would, always with the same ids."""
+"""Create commits from patch files as `git am` would. The ids of these commits are always the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NoCommit:
 
 
 class Author:
-    """Creates commits from patch files. git itself reads the mails (`git mailinfo -b`, `git var`)."""
+    """Creates commits from patch files. git itself reads the mail (`git mailinfo -b`, `git var`)."""
 
     def __init__(self, root: Path, base: Commit, base_raw: bytes) -> None:
         self._root = root
@@ -36,11 +36,11 @@ class Author:
         self._date = found.group(1).decode("ascii") if found else "0 +0000"
 
     def commit(self, data: bytes, subject: str, tree: str, parent: str) -> tuple[str, bytes] | NoCommit:
-        """Return id and bytes of the commit for a patch file, with the given tree and parent.
+        """Return the id and the bytes of the commit for a patch file, with the given tree and parent.
 
-        Author, date and message come from the mail. A mail has no committer, so the author and the author's date are
-        used. Without an author or date in the mail they are `patchstack` and the pin's date; `subject` is used if the
-        file has none.
+        Author, date and message come from the mail. A mail has no committer, so the commit's committer is the author,
+        with the author's date. If the mail has no author, the author is `patchstack`. If the mail has no date, the date
+        is that of the pin. `subject` is used if the file has no subject.
         """
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
         message = self._root / "message"
@@ -51,14 +51,14 @@ class Author:
         fields = dict(_fields(read.stdout))
         told, body = fields.get(b"Subject", b""), message.read_bytes()
         if not told:
-            # Not a mail, but another tool's header or prose.
+            # Not a mail, but the header of another tool or prose.
             other = read_head(data)
             told, body = other.subject or subject.encode(), other.body
             name, _, address = other.author.rpartition(b"<")
             if other.author and b"Email" not in fields:
                 fields |= {b"Author": name.strip().strip(b'"'), b"Email": address.strip(b"> ")}
             fields.setdefault(b"Date", other.date)
-        # The only form that git always reads as seconds since 1970.
+        # This is the only form that git always reads as seconds since 1970.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
         if _DAY.fullmatch(date):
             date += " 00:00:00 +0000"
@@ -80,7 +80,7 @@ class Author:
 
 @contextlib.contextmanager
 def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
-    """Open an `Author` for a pin. The block keeps its temporary directory."""
+    """Open an `Author` for a pin. The block keeps the author's temporary directory."""
     try:
         with bare_repository() as root:
             yield Author(root, base, base_raw)
@@ -89,7 +89,7 @@ def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
 
 
 def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the lines that `git mailinfo` prints."""
+    """Yield the header lines that `git mailinfo` prints, as key and value."""
     for line in printed.split(b"\n"):
         name, colon, value = line.partition(b": ")
         if colon:
@@ -97,7 +97,8 @@ def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _cleaned(message: bytes) -> bytes:
-    """Return a message as git keeps it (`git stripspace`): no trailing blanks, and only single empty lines."""
+    """Return a message as git stores it (`git stripspace`): without trailing whitespace, and with no more than one
+    empty line in a row."""
     kept: list[bytes] = []
     for line in (line.rstrip(_BLANKS) for line in message.split(b"\n")):
         if line or (kept and kept[-1]):

@@ -1,6 +1,6 @@
-"""Explain why a patch does not apply: damaged text, needed fuzz, changed white space.
+"""Explain why a patch does not apply: damaged text, needed fuzz, or changed whitespace.
 
-Only refused patches are examined, so patches that apply take no extra time.
+Only refused patches are examined, so other patches take no extra time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from patchstack.git.patch.fuzz import Placed, Tries, place_with_fuzz
 from patchstack.git.patch.text import PatchedFile, read_text
 
 _LARGEST = 16 * 1024 * 1024
-_TRIES = 1_000_000  # limits: bytes of files read, and lines compared
+_TRIES = 1_000_000  # limits: bytes of files that are read, and lines that are compared
 _DAMAGES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The outcome with explanations added to its problems, and whether the whole patch would apply with fuzz."""
+    """The outcome with explanations added to its problems. `fuzz` is whether the complete patch would apply with
+    fuzz."""
 
     outcome: Outcome
     fuzz: bool
 
 
 def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outcome) -> Diagnosis:
-    """Examine a patch that was refused on a tree, and add what would help to its problems."""
+    """Examine a patch that was refused on a tree, and add remarks that help the user to its problems."""
     if too_large(data):
         return Diagnosis(outcome=outcome, fuzz=False)
     damages = find_damage(data)
@@ -66,7 +67,7 @@ def _with(problem: Problem, words: tuple[str, ...] | None) -> Problem:
 
 
 def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile, tries: Tries) -> tuple[str, ...]:
-    """Return remarks on a file's hunks; empty if they fit, or fit nowhere."""
+    """Return remarks on the hunks of a file. Return no remarks if the hunks fit, or if they fit nowhere."""
     if file.old is None or not file.hunks or overlay.obstacle(file.old) is not None:
         return ()
     entry = overlay.entry(file.old)

@@ -1,6 +1,7 @@
-"""Write commits as patch files: the same bytes on every machine and under every git configuration. git writes them in a
-temporary repository that borrows the objects and has no configuration. Options whose defaults may change between git
-versions are given on the command line.
+"""Write commits as patch files. The bytes are the same on every machine and under every git configuration.
+
+git writes the files in a temporary repository that borrows the objects and has no configuration. If the default of an
+option may change between git versions, the option is given on the command line.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _SLUG = re.compile(r"\d+-(.*)\.patch\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormattedCommit:
-    """A commit as a patch file. `slug` is git's file name for it, without number and suffix; `patch_id` is git's stable
-    patch-id (empty for pure mode changes, for which git gives none)."""
+    """A commit as a patch file. `slug` is git's file name for the commit, without number and suffix. `patch_id` is
+    git's stable patch-id. It is empty for pure mode changes, which have no patch-id in git."""
 
     commit: Commit
     slug: str
@@ -62,10 +63,9 @@ class FormattedCommit:
 
 
 class Formatting:
-    """Commits that git is formatting as patch files. A long series is split into parallel parts, because git formats on
-    one core. `known` are patches that need not be written, by commit; `jobs` are the parts, by the position of their
-    first commit.
-    """
+    """Commits that git is formatting as patch files. A long series is split into parallel parts, because one git
+    process uses only one core. `known` are patches that need not be written, by commit. `jobs` are the parts, by the
+    position of the first commit in each."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Formatting:
         self._jobs = jobs
 
     def written(self) -> Iterator[FormattedCommit]:
-        """Yield the patch files in order, each as soon as it is written. Raises `MissingError` if git cannot read an
-        object."""
+        """Yield the patch files in order. Each is yielded as soon as it is written. Raises `MissingError` if git cannot
+        read an object."""
         part: Iterator[FormattedCommit] = iter(())
         for place, commit in enumerate(self._commits):
             if place in self._jobs:
@@ -98,11 +98,11 @@ def formatting(
     anchored: bool = False,
     known: Mapping[str, FormattedCommit] | None = None,
 ) -> Iterator[Formatting]:
-    """Let git format a chain of commits from `base` as patch files while the block runs, with `context` lines around
-    each change. `anchored` omits the context and the function names in hunk headers, so that the patch has none of the
-    surrounding text. `known` are commits that need not be written.
+    """Start git to format a chain of commits from `base` as patch files while the block runs.
 
-    Merges and empty commits have no patch: the caller must refuse them first.
+    Patches have `context` lines around each change. `anchored` removes the context and the function names in hunk
+    headers, so that a patch contains none of the surrounding text. `known` are commits that need not be written. Merges
+    and empty commits have no patch, so the caller must refuse them first.
     """
     known = known or {}
     options = _form(context=context, anchored=anchored)
@@ -118,13 +118,14 @@ def formatting(
 
 
 def diff_trees(root: Path, old: str, new: str) -> bytes:
-    """Return the diff of two trees as `formatting` writes it, from a repository of ours that has them."""
+    """Return the diff of two trees in the same form as `formatting` writes it. `root` is a repository of ours that has
+    the trees."""
     chosen = [option for option in _OPTIONS if option.startswith(_DIFF_OPTIONS)]
     return _git(root, "diff-tree", "-r", "--patch", *chosen, "--unified=3", old, new, config=_CONFIG)
 
 
 def format_digest(*, context: int, anchored: bool) -> str:
-    """Return a digest of everything except the commit that affects a patch file's bytes: git's version and the
+    """Return a digest of everything that determines the bytes of a patch file, except the commit: git's version and the
     options."""
     version = _git(Path(os.devnull), "version").decode("utf-8", "replace")
     told = "\n".join((version, *_CONFIG, *_OPTIONS, *_form(context=context, anchored=anchored)))
@@ -136,14 +137,14 @@ def _form(*, context: int, anchored: bool) -> list[str]:
 
 
 def _without_functions(text: bytes) -> bytes:
-    """Return a patch without the function names in its hunk headers, which are upstream's text."""
+    """Return a patch without the function names in its hunk headers, because these names are text of upstream."""
     head, mark, diffs = text.partition(b"\ndiff --git ")
     return head + mark + _FUNCTION.sub(rb"\1", diffs)
 
 
 def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of wanted commits to format in parallel. There are two for each core, as some take longer, and none
-    is short."""
+    """Yield ranges of wanted commits to format in parallel. There are two ranges for each core, because some take
+    longer than others. No range is short."""
     number = max(1, min(2 * (os.cpu_count() or 1), 8, sum(wanted) // 8))
     longest = -(-sum(wanted) // number)
     first = 0
@@ -180,7 +181,8 @@ def _slug(name: str) -> str:
 
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
-    """Return git's stable patch-id of each patch file; empty if git gives none (pure mode changes, no diff)."""
+    """Return git's stable patch-id of each patch file. The id is empty if git gives none, for pure mode changes and
+    texts without a diff."""
     if not texts:
         return ()
     marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]

@@ -1,7 +1,7 @@
-"""Hand a patch to git itself, in a separate temporary repository.
+"""Let git apply a patch, in a separate temporary repository.
 
-The repository has no alternates: git updates the times of objects that it finds in an alternate, which would change the
-user's repository. So the index is filled entry by entry, and only files that the patch names are copied.
+The repository has no alternates. git updates the times of objects that it finds in an alternate, so it would change the
+user's repository. Therefore the index is filled entry by entry, and only files that the patch names are copied.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitVerdict:
-    """The overlay after `git apply --cached`, or None and git's complaint. `offset` is the largest distance in lines
-    between a hunk's header and its place."""
+    """The overlay after `git apply --cached`, or None and git's message. `offset` is the largest distance in lines
+    between a hunk and the line in its header."""
 
     overlay: TreeOverlay | None
     complaint: str
@@ -38,8 +38,8 @@ class GitVerdict:
 
 
 def _after(data: bytes, *starts: bytes) -> Iterator[bytes]:
-    """Yield the text after each occurrence of `starts`, up to the end of the line. Faster than a regular expression,
-    which reads every line."""
+    """Yield the text after each occurrence of `starts`, up to the end of the line. This is faster than a regular
+    expression, which reads every line."""
     for start in starts:
         at = data.find(start)
         while at >= 0:
@@ -57,7 +57,8 @@ def _postimages(data: bytes) -> set[str]:
 
 
 class GitApply:
-    """A temporary bare repository in which git applies patches to an index. Nothing is written anywhere else."""
+    """A temporary bare repository in which git applies patches to an index. Nothing is written outside of this
+    repository."""
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
@@ -68,13 +69,13 @@ class GitApply:
         objects.add_directory(self.directory / "objects", "what git made")
 
     def close(self) -> None:
-        """Remove the repository. Objects that git created in it can no longer be read."""
+        """Remove the repository. The objects that git created in it can then no longer be read."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
-        """Apply a patch file to a tree, all or nothing. For a `costly` patch, offsets are not read.
+        """Apply a patch file to a tree, completely or not at all. The offsets of a `costly` patch are not read.
 
-        Raises `MissingObject` if a content it needs is not here.
+        Raises `MissingObject` if a needed content is not available.
         """
         large = too_large(data)
         self._fill_index(overlay.write())
@@ -88,7 +89,7 @@ class GitApply:
             names = named_paths(data)
         self._copy(overlay, names)
         for oid in _postimages(data):
-            # A binary diff without data applies if its result already exists.
+            # A binary diff without data applies if the resulting blob already exists.
             self._copy_object(oid, required=False)
         applied = self._apply(data, tell_offsets=not (large or costly))
         unread = {name.encode() for name in _UNREAD.findall(applied.complaint)}
@@ -101,10 +102,10 @@ class GitApply:
         return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint, offset=largest)
 
     def _refused(self, applied: Finished) -> GitVerdict:
-        """Return git's complaint about a refused patch."""
+        """Return git's message about a refused patch."""
         complaint = applied.complaint
         if applied.code < 0:
-            # Some damaged patches make git abort and leave its lock file.
+            # Some damaged patches make git abort without removing its lock file.
             (self.directory / "index.lock").unlink(missing_ok=True)
             complaint = f"corrupt patch: git apply aborted on it (signal {-applied.code})"
         return GitVerdict(overlay=None, complaint=complaint)
@@ -112,14 +113,14 @@ class GitApply:
     def _apply(self, data: bytes, *, tell_offsets: bool) -> Finished:
         options = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true")
         if tell_offsets:
-            # Only the verbose output has offsets; on a failure it mixes lines of the patch with git's messages.
+            # Only the verbose output has offsets. After a failure, it mixes lines of the patch with git's messages.
             applied = self._git(*options, "apply", "--cached", "--verbose", "-", stdin=data)
             if applied.ok:
                 return applied
         return self._git(*options, "apply", "--cached", "-", stdin=data)
 
     def _fill_index(self, tree: str) -> None:
-        """Update the index from its current tree to this one."""
+        """Change the index from its current tree to this tree."""
         if self._tree == tree:
             return
         if self._tree is None:
@@ -129,7 +130,7 @@ class GitApply:
             entries = [
                 (change.path, *(change.new or (0, NULL_ID))) for change in compare_trees(self.objects, self._tree, tree)
             ]
-        # Remove first: a file may have become a directory, or a directory a file.
+        # Remove entries first, because a file may have become a directory, or a directory a file.
         entries.sort(key=lambda entry: entry[1] != 0)
         text = b"".join(b"%o %s\t%s\0" % (mode, oid.encode(), path) for path, mode, oid in entries)
         self._checked("update-index", "-z", "--index-info", stdin=text)
@@ -153,7 +154,7 @@ class GitApply:
         return set(self._checked("ls-files", "--stage", "-z").split(b"\0")) - {b""}
 
     def _copy(self, overlay: TreeOverlay, paths: set[bytes]) -> None:
-        """Copy the contents of files into git's repository."""
+        """Copy the contents of files into the temporary repository."""
         for path in paths:
             entry = overlay.entry(path) if overlay.obstacle(path) is None else None
             if entry is not None and entry[0] & 0o170000 in (0o100000, 0o120000) and entry[0] != SUBMODULE:

@@ -1,6 +1,7 @@
-"""Read a repository's objects, and keep new ones in memory. Never writes into a user's repository. git finds the object
-directory, as it knows every layout (bare, partial, shallow, worktree, reftable). Objects are then read from that
-directory alone, so the repository's extensions and configuration do not matter.
+"""Read the objects of a repository, and store new objects in memory. Never writes into a user's repository.
+
+git finds the object directory, because it knows every layout (bare, partial, shallow, worktree, reftable). Objects are
+then read from this directory alone, so the extensions and the configuration of the repository do not matter.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ TreeEntry = tuple[int, bytes, str]
 """An entry of a tree: mode, name and object id."""
 
 _Raw = tuple[bytes, bytes, bytes]
-_MADE_LIMIT = 48 * 1024 * 1024  # bytes of new objects that are kept in memory
-_SETS = 64  # trees whose entries are cached for the next comparison
+_MADE_LIMIT = 48 * 1024 * 1024  # maximum bytes of new objects in memory
+_SETS = 64  # maximum number of trees whose entries are cached for the next comparison
 
 NULL_ID = "0" * 40
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 class MissingObject(MissingError):
-    """An object that is neither in the repository nor among our new ones."""
+    """An object that is neither in the repository nor among our new objects."""
 
     code = "PS0316"
 
@@ -45,26 +46,26 @@ class MissingObject(MissingError):
         self.oid = oid
 
     def during(self, task: str) -> MissingObject:
-        """Return the same error with the task that needed the object."""
+        """Return the same error with the name of the task that needed the object."""
         self.message = f"{task}: {self.message}"
         return self
 
 
 class NotARepository(UsageError):
-    """A path that is not a git repository, or a repository of an unsupported kind."""
+    """A path that is not a git repository, or is a repository of an unsupported kind."""
 
     code = "PS0312"
 
 
 class NoSuchRepository(MissingError):
-    """A path where a repository was expected does not exist."""
+    """A path that does not exist, although a repository was expected there."""
 
     code = "PS0313"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit as far as the tool needs it. `subject` is the first paragraph on one line, as git shows it."""
+    """The parts of a commit that patchstack needs. `subject` is the first paragraph on one line, as git shows it."""
 
     oid: str
     tree: str
@@ -73,15 +74,15 @@ class Commit:
 
 
 def object_id(kind: str, data: bytes) -> str:
-    """Return the SHA-1 id git gives an object (40 hexadecimal digits)."""
+    """Return the SHA-1 id that git gives an object, as 40 hexadecimal digits."""
     digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.hexdigest()
 
 
 class MadeObjects:
-    """A store of objects by id. Contents beyond `limit` bytes are kept on disk, the oldest first; every one stays
-    readable for as long as the store lives."""
+    """A store of objects by id. If the contents exceed `limit` bytes, the oldest ones are moved to disk. Every object
+    can be read as long as the store exists."""
 
     def __init__(self, limit: int = _MADE_LIMIT) -> None:
         self._limit = limit
@@ -103,7 +104,7 @@ class MadeObjects:
             self._spill(*self._held.popitem(last=False))
 
     def get(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of a new object, None for any other."""
+        """Return kind and content of a new object. Return None for any other object."""
         held = self._held.get(oid)
         if held is not None:
             return held
@@ -131,23 +132,22 @@ class MadeObjects:
 
 class Objects:
     """The objects of one or more repositories, read-only, and new objects in memory. `fetch`, if set, is called with
-    missing objects, and may add a directory that has them. `hint` is the hint for an object that stays missing; `made`
-    has the new objects.
-    """
+    missing objects, and may add a directory that has these objects. `hint` is the hint in the error for an object that
+    stays missing. `made` has the new objects."""
 
     def __init__(self) -> None:
         self._odb: StoredObjects | None = None
         self.made = MadeObjects()
         self._remembered: dict[str, tuple[str, bytes]] | None = None
         self._sets: dict[str, frozenset[_Raw]] = {}
-        self._room = 32 * 1024 * 1024  # bytes of objects that are cached
+        self._room = 32 * 1024 * 1024  # maximum bytes of cached objects
         self.directories: list[Path] = []
         self.where = "memory"
         self.fetch: Callable[[Sequence[str]], None] | None = None
         self.hint = "the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL"
 
     def add_directory(self, directory: Path, where: str) -> None:
-        """Also read from this object directory and its alternates. `where` names it in errors."""
+        """Also read from this object directory and its alternates. `where` is the name of the directory in errors."""
         if directory in self.directories:
             return
         if self._odb is None:
@@ -170,19 +170,20 @@ class Objects:
         return found
 
     def find(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object, None if it is missing. Fetches nothing."""
+        """Return kind and content of an object. Return None if it is missing. Fetches nothing."""
         return self.made.get(oid) or self._stored(oid)
 
     def read_ahead(self, oids: Iterable[str]) -> None:
-        """Prepare the reading of objects that are needed soon, best in this order. Changes no result, and fetches
-        nothing."""
+        """Prepare to read objects that are needed soon. They are best given in the order of use. This changes no
+        result, and fetches nothing."""
         known = self._remembered or {}
         ids = [oid for oid in oids if oid not in self.made and oid not in known and FULL_ID.match(oid)]
         if self._odb is not None and ids:
             self._odb.read_ahead(ids)
 
     def remember(self) -> None:
-        """Cache objects that are read from now on, up to a limit, for callers that read the same contents again."""
+        """Cache the objects that are read from now on, up to a limit. This is for callers that read the same contents
+        again."""
         self._remembered = {}
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
@@ -208,7 +209,7 @@ class Objects:
         return ObjectUnreadable(f"object {oid} in {self.where} cannot be read: {why}", hint="run git fsck there")
 
     def want(self, oids: Iterable[str]) -> None:
-        """Fetch all missing objects of these in one step, if possible, so that `read` finds them."""
+        """Fetch all missing objects among `oids` in one step, if possible, so that `read` finds them."""
         if self.fetch is not None:
             missing = self.missing(oids)
             if missing:
@@ -219,14 +220,14 @@ class Objects:
         return not self.missing((oid,))
 
     def missing(self, oids: Iterable[str]) -> list[str]:
-        """Return the missing ones of these objects, each once, in order."""
+        """Return those objects that are missing, each once, in the given order."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self.made]
         ids = [oid for oid in wanted if FULL_ID.match(oid)]
         absent = frozenset(self._odb.missing(ids) if self._odb is not None else ids)
         return [oid for oid in wanted if oid in absent or not FULL_ID.match(oid)]
 
     def blob(self, oid: str, path: str = "") -> bytes:
-        """Return a file's content. The error for a missing object names `path`."""
+        """Return the content of a file. The error for a missing object names `path`."""
         try:
             kind, data = self.read(oid)
         except MissingObject:
@@ -236,7 +237,7 @@ class Objects:
         return data
 
     def add(self, kind: Kind, data: bytes) -> str:
-        """Keep a new object in memory and return its id."""
+        """Store a new object in memory and return its id."""
         oid = object_id(kind, data)
         self.made.add(oid, kind, data)
         return oid
@@ -253,7 +254,8 @@ class Objects:
         return map(_entry, self._tree(oid))
 
     def tree_difference(self, one: str, other: str) -> tuple[list[TreeEntry], list[TreeEntry]]:
-        """Return the entries that only one tree has, and those that only the other has. Raises `MissingObject`."""
+        """Return the entries that only the first tree has, and the entries that only the second tree has. Raises
+        `MissingObject`."""
         before, after = self._tree_set(one), self._tree_set(other)
         return [_entry(raw) for raw in before - after], [_entry(raw) for raw in after - before]
 
@@ -268,7 +270,7 @@ class Objects:
         return _ENTRY.findall(data)
 
     def _tree_set(self, oid: str) -> frozenset[_Raw]:
-        # A series is compared tree by tree: `other` is `one` in the next call.
+        # A series is compared tree by tree, so the next call gets this `other` as `one`.
         found = self._sets.pop(oid, None)
         self._sets[oid] = found = frozenset(self._tree(oid)) if found is None else found
         if len(self._sets) > _SETS:
@@ -287,7 +289,7 @@ def _entry(raw: _Raw) -> TreeEntry:
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:
-    """Read a commit object."""
+    """Parse a commit object."""
     header, _, message = data.partition(b"\n\n")
     tree, parents, encoding = "", [], "utf-8"
     for line in header.split(b"\n"):
@@ -307,7 +309,7 @@ def parse_commit(oid: str, data: bytes) -> Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository on this machine, opened for reading. `name` is the user's name for it."""
+    """A repository on this machine, opened for reading. `name` is the user's name for the repository."""
 
     name: str
     path: Path
@@ -319,8 +321,8 @@ class Repository:
     def open(name: str, path: Path) -> Repository:
         """Open the repository at `path`: a work tree's root, a `.git` directory or a bare repository.
 
-        Raises `NoSuchRepository` if the path does not exist, `NotARepository` if it is not a git repository or does not
-        use SHA-1.
+        Raises `NoSuchRepository` if the path does not exist. Raises `NotARepository` if the path is not a git
+        repository, or if the repository does not use SHA-1.
         """
         if not path.exists():
             raise NoSuchRepository(f"no repository at {name}: no such file or directory")
@@ -330,10 +332,10 @@ class Repository:
         if not asked.ok:
             raise _not_opened(name, asked)
         shallow, object_format, prefix, *told = os.fsdecode(asked.stdout).split("\n")
-        if len(told) != 3:  # a newline in the path
+        if len(told) != 3:  # the path contains a newline
             told = [os.fsdecode(git.read(path, "rev-parse", *one).stdout).removesuffix("\n") for one in places]
         git_dir, objects = told[:2]
-        # git was told not to search upwards, but this has no effect on a path with a colon.
+        # git was told not to search in parent directories, but ignores this for a path with a colon.
         if prefix or Path(git_dir).resolve() in path.resolve().parents:
             raise NotARepository(f"{name} is not a git repository")
         if object_format != "sha1":
@@ -351,9 +353,10 @@ class Repository:
         )
 
     def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
-        """Return the commit that a revision names in this repository. Errors begin with `what` (pin, fork ref).
+        """Return the commit that a revision names in this repository. Errors begin with `what`, for example pin or fork
+        ref.
 
-        Raises `MissingError` if the name is unknown or ambiguous; `UsageError` if it is not a commit.
+        Raises `MissingError` if the name is unknown or ambiguous, and `UsageError` if it does not name a commit.
         """
         if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)
@@ -394,7 +397,7 @@ class Repository:
         return ObjectUnreadable(f"{what} {rev} is not in {self.name}", hint=hint)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Return whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""
+        """Return whether `ancestor` is reachable from `descendant` in the history that this clone has."""
         return git.read(self.path, "merge-base", "--is-ancestor", ancestor, descendant).ok
 
 

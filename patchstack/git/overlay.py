@@ -1,4 +1,4 @@
-"""Edit a tree in memory and compute the ids that git would give. Reads only the needed parts of the base tree."""
+"""Edit a tree in memory and compute the ids that git would give. Only the needed parts of the base tree are read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _NOTHING: Entry = (0, "")
 
 
 class _Node:
-    """A directory that was read. Its entries are files as (mode, id), and directories as id until they are read. `raw`
-    are the bytes of the tree object, if computed, and `places` the offsets of the ids in them: most edits change 20
-    bytes. `touched` are the subdirectories that changed since the last write.
+    """A directory that was read.
+
+    `entries` has files as (mode, id). It has a subdirectory as an id until the subdirectory is read. `raw` are the
+    bytes of the tree object, if they were computed. `places` are the offsets of the ids in `raw`, because most edits
+    change only these 20 bytes. `touched` are the subdirectories that changed since the last write.
     """
 
     __slots__ = ("children", "entries", "oid", "places", "raw", "touched")
@@ -52,7 +54,7 @@ class _Node:
         self.oid = None
 
     def content(self) -> bytes:
-        """Return the directory as a tree object."""
+        """Return the directory as the bytes of a tree object."""
         if self.raw is None:
             self.raw = bytearray()
             # git sorts a directory as if its name ended with a slash.
@@ -72,8 +74,8 @@ class TreeOverlay:
         self._root = self._load(tree)
 
     def entry(self, path: bytes) -> Entry | None:
-        """Return mode and id at a path: a file, link, submodule or directory (its id as of the last `write`), else
-        None."""
+        """Return mode and id of the file, link, submodule or directory at a path. The id of a directory is that of the
+        last `write`. Return None if nothing exists at the path."""
         *parents, name = path.split(b"/")
         node = self._descend(parents)
         return None if node is None else node.entries.get(name)
@@ -93,7 +95,7 @@ class TreeOverlay:
         return None
 
     def put(self, path: bytes, mode: int, oid: str) -> None:
-        """Set a file. Directories are created as needed; a parent must not be a file."""
+        """Set a file. Missing directories are created. No parent of the path may be a file."""
         *parents, name = path.split(b"/")
         node = self._root
         node.oid = None
@@ -107,7 +109,7 @@ class TreeOverlay:
         node.set(name, (mode, oid))
 
     def remove(self, path: bytes) -> None:
-        """Remove a file; directories that become empty go with it."""
+        """Remove a file. Directories that become empty are removed too."""
         parts = path.split(b"/")
         nodes = [self._root]
         for part in parts[:-1]:
@@ -120,8 +122,10 @@ class TreeOverlay:
                 node.drop(name)
 
     def read_ahead(self, paths: Iterable[bytes]) -> None:
-        """Prepare the reading of the files at these paths: read their directories, one level at a time, and ask for the
-        files. Changes no result: an error is left to the code that needs the object."""
+        """Prepare to read the files at these paths: read their directories, one level at a time, and request the files.
+
+        This changes no result. The code that needs an object reports the error if the object is missing.
+        """
         files: list[str] = []
         level = [(self._root, path.split(b"/")) for path in paths]
         depth = 0
@@ -143,7 +147,7 @@ class TreeOverlay:
         self.objects.read_ahead(files)
 
     def write(self) -> str:
-        """Write the tree objects in memory and return the id of the tree."""
+        """Write the tree objects in memory and return the id of the root tree."""
         return self._write(self._root)
 
     def files(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
@@ -160,7 +164,8 @@ class TreeOverlay:
                     yield full, entry
 
     def _load(self, tree: str) -> _Node:
-        # git's index knows two file modes and no empty directories: a directory it rewrites loses both.
+        # git's index has only two modes for regular files, and no empty directories. If git rewrites a directory, it
+        # loses both.
         entries: dict[bytes, Entry] = {}
         for mode, name, oid in self.objects.tree(tree):
             if mode == DIRECTORY:
@@ -187,7 +192,7 @@ class TreeOverlay:
         return node
 
     def _write(self, root: _Node) -> str:
-        # No recursion: a patch may nest directories to any depth.
+        # Not recursive, because a patch may nest directories to any depth.
         dirty, pending = [], [root]
         while pending:
             node = pending.pop()

@@ -1,5 +1,6 @@
-"""Open a repository by path or URL, and find a commit by its ref. A path is opened directly. git fetches missing
-objects into our own cache, never into a user's repository.
+"""Open a repository by path or URL, and find a commit by its ref.
+
+A path is opened directly. git fetches missing objects into our own cache, never into a user's repository.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from patchstack.process import Finished
 from patchstack.tasks import Task, task
 from patchstack.workspace.model import is_url
 
-# A branch, a tag or a commit id: slightly stricter than git check-ref-format.
+# A branch, a tag or a commit id. This is slightly stricter than git check-ref-format.
 _REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
 _DEPTHS = (64, 512, 4096, 2147483647)
-# The refs in which a clone keeps its upstream's branches, best first. `HEAD` may be a fork's branch.
+# The refs in which a clone stores the branches of its upstream, the best first. `HEAD` may be a branch of a fork.
 _TIPS = (
     *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
     *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
@@ -37,7 +38,8 @@ _TIPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A repository that has a ref: `rev` names the ref's commit there, `name` is the user's name for it."""
+    """A repository that has a ref. `rev` names the ref's commit in this repository. `name` is the user's name for the
+    ref."""
 
     repository: Repository
     rev: str
@@ -51,7 +53,10 @@ _SCHEMES = frozenset({"https", "http", "ssh", "git", "file", "git+ssh", "ssh+git
 
 def refuse_helpers(where: str) -> None:
     """Raise `UsageError` for an address that makes git start a remote helper (`fd::17`, `ext::…`, `x://…`;
-    gitremote-helpers(7)). Such an address may read from our own descriptors, or run commands."""
+    gitremote-helpers(7)).
+
+    Such an address may read from our own file descriptors, or run commands.
+    """
     scheme = _SCHEME.match(where)
     if _HELPER.match(where) or (scheme is not None and scheme[1].lower() not in _SCHEMES):
         name = where.partition(":")[0]
@@ -68,8 +73,9 @@ class NotFetched(MissingError):
 
 
 class Remote:
-    """A repository by path or URL. Objects of a URL are fetched into the cache; a path is opened once. All methods
-    raise what opening and fetching raise: `NoSuchRepository`, `NotARepository`, `NotFetched`.
+    """A repository by path or URL. Objects of a URL are fetched into the cache. A path is opened once.
+
+    All methods raise the errors of opening and fetching: `NoSuchRepository`, `NotARepository` and `NotFetched`.
     """
 
     def __init__(self, where: str, cache: Cache) -> None:
@@ -91,31 +97,36 @@ class Remote:
 
     @property
     def address(self) -> str:
-        """Its address as seen from a repository in a different directory."""
+        """The address of the repository as seen from a repository in a different directory."""
         return self.where if self._by_url else str(Path(self.where).absolute())
 
     @property
     def note(self) -> str:
-        """Text to add after its name in messages if the answer may be old."""
+        """The text to add after the name of the repository in messages if its state may be outdated."""
         return " as last fetched" if self._by_url and self.cache.offline else ""
 
     @property
     def hint(self) -> str | None:
-        """A hint for objects that could not be fetched from it; None if nothing is fetched from it."""
+        """A hint for objects that could not be fetched from the repository. It is None if nothing is fetched from this
+        repository."""
         if not self._by_url or self.cache.offline:
             return None
         return "check the network, and run it again: fetched objects are kept"
 
     def commit(self, oid: str) -> Repository:
-        """Return a repository for reading a commit and its trees. From a URL it is fetched by its full id. A repository
-        at a path is not checked for the commit."""
+        """Return a repository for reading a commit and its trees. From a URL, the commit is fetched by its full id. A
+        repository at a path is not checked for the commit."""
         if self._by_url and (self._opened is None or not _has(self._opened, oid)):
             self._opened = self.cache.commit(self.where, oid)
         return self._open()
 
     def reach(self, ref: str | None, *, until: str) -> Reached:
-        """Return a repository with a ref's history back to the commit `until`, as far as a clone at a path has it.
-        Without a ref, use the newest commit; for a path, the newest that the clone has of its upstream."""
+        """Return a repository that has the history of a ref back to the commit `until`. A clone at a path may have less
+        history.
+
+        Without a ref, use the newest commit. For a path, this is the newest commit of the clone's upstream that the
+        clone has.
+        """
         if self._by_url:
             name = "HEAD" if ref is None else ref
             self._opened, rev = self.cache.history(self.where, name, until)
@@ -130,15 +141,17 @@ class Remote:
         return Reached(repository=repository, rev=tip, name=name)
 
     def resolve(self, ref: str, what: str, *, until: str) -> tuple[Repository, Commit]:
-        """Return the commit that a ref names in this repository alone, and the repository that has its history back to
+        """Return the commit that a ref names in this repository alone, and the repository with its history back to
         `until`. Errors begin with `what`."""
         found = self.reach(ref, until=until)
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
     def origin(self, *names: str) -> str | None:
-        """Return the URL or path from which the clone at this path was made, from its configuration: `upstream` before
-        `origin`, or the given remotes. A relative path is resolved from the clone. None for a URL, or if not
-        configured."""
+        """Return the URL or path from which the clone at this path was made, from its configuration.
+
+        The remote `upstream` has priority over `origin`, unless other remotes are given. A relative path is resolved
+        from the clone. Return None for a URL, or if no such remote is configured.
+        """
         if self._by_url:
             return None
         path = self._open().path
@@ -156,10 +169,11 @@ class Remote:
 
 
 class Cache:
-    """Partial bare clones, one for each URL, below one directory. `root` is called for it when it is first needed.
+    """Partial bare clones below one directory, one for each URL. `root` is called for the directory when it is first
+    needed.
 
-    Two processes may use it at once: each clone has a lock. `offline` uses what exists and fetches nothing.
-    Credentials in a URL are used, but neither stored nor shown.
+    Two processes may use the cache at once, because each clone has a lock. `offline` uses existing objects and fetches
+    nothing. Credentials in a URL are used, but are neither stored nor shown.
     """
 
     def __init__(self, root: Callable[[], Path], *, offline: bool = False) -> None:
@@ -167,7 +181,7 @@ class Cache:
         self.offline = offline
 
     def commit(self, url: str, oid: str) -> Repository:
-        """Return a repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
+        """Return a repository that has the commit and its trees, without history or blobs. Raises `MissingError`."""
         if not FULL_ID.match(oid):
             raise NotFetchable(
                 f"pin {oid} cannot be looked up at {shown_url(url)}",
@@ -183,8 +197,8 @@ class Cache:
             return Repository.open(shown_url(url), directory)
 
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
-        """Return a repository that holds a ref's commits and trees back to the commit `until`, and the ref's commit
-        id."""
+        """Return a repository that has the commits and trees of a ref back to the commit `until`, and the commit id of
+        the ref."""
         if not _REF.match(ref) or ".." in ref:
             raise BadRevision(f"{ref!r} is not a branch, tag or commit to fetch from {shown_url(url)}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
@@ -204,7 +218,8 @@ class Cache:
             return Repository.open(shown_url(url), directory), found.stdout.decode("ascii").strip()
 
     def objects(self, url: str, oids: Sequence[str]) -> Path | None:
-        """Fetch objects by id. Return the object directory that has them, None if the remote does not have them."""
+        """Fetch objects by id. Return the object directory that has them. Return None if the remote does not have
+        them."""
         try:
             with self._clone(url, "contents") as (directory, lock):
                 if not self.offline:
@@ -218,8 +233,8 @@ class Cache:
 
     @contextlib.contextmanager
     def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
-        """Yield the clone of a URL, created if missing, and its held lock (-1 if offline, when none is needed). `what`
-        names the wanted object in errors."""
+        """Yield the clone of a URL, which is created if it is missing, and the descriptor of its held lock. The
+        descriptor is -1 if offline, because then no lock is needed. `what` names the wanted object in errors."""
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
         name = f"{slug}-{hashlib.sha256(bare.encode()).hexdigest()[:12]}.git"
@@ -231,7 +246,7 @@ class Cache:
             return
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(directory.parent / f"{name}.lock") as lock:
-            # We hold our lock, so a remaining lock of git is from a killed run.
+            # We hold our lock, so a remaining lock file of git is from a killed run.
             for stale in (*directory.glob("*.lock"), *directory.glob("refs/**/*.lock")):
                 stale.unlink(missing_ok=True)
             if not directory.is_dir():
@@ -241,15 +256,15 @@ class Cache:
     def _fetch(
         self, directory: Path, lock: int, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
     ) -> Finished:
-        """Run `git fetch` in a clone. git holds the lock too: if we are killed, the clone stays locked while git
-        writes."""
+        """Run `git fetch` in a clone. git holds the lock too, so that the clone stays locked while git writes, even if
+        we are killed."""
         with task(f"fetching from {shown_url(url)}") as this:
             return git.fetch(directory, url, *options, refs=refs, stdin=stdin, on_stderr=_progress(this), hold=(lock,))
 
 
 def _progress(this: Task) -> Callable[[str], None]:
-    """Read git's progress lines, with GitPython, for a task. Lines of the first second are ignored, so that a short
-    fetch does not wait for the import."""
+    """Return a function that reads git's progress lines, with GitPython, for a task. Lines of the first second are
+    ignored, so that a short fetch does not wait for the import."""
     handlers: list[Callable[[str], None]] = []
 
     def hear(line: str) -> None:
@@ -277,19 +292,19 @@ def _handler(this: Task) -> Callable[[str], None]:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL without credentials, for people and for files."""
+    """Return a URL without credentials, for output and for files."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
 def _alone(repository: Repository) -> Objects:
-    """Return the objects of this repository alone, so that a name is never resolved in a different one."""
+    """Return the objects of this repository alone, so that a name is never resolved in a different repository."""
     objects = Objects()
     objects.add_directory(repository.object_directory, repository.name)
     return objects
 
 
 def _has(repository: Repository, oid: str) -> bool:
-    """Return whether a repository has a commit with its tree."""
+    """Return whether a repository has a commit and its tree."""
     objects = _alone(repository)
     if not FULL_ID.match(oid) or not objects.has(oid) or objects.read(oid)[0] != "commit":
         return False
@@ -297,7 +312,7 @@ def _has(repository: Repository, oid: str) -> bool:
 
 
 def _make_clone(directory: Path) -> None:
-    """Create an empty partial clone atomically: a killed run leaves nothing."""
+    """Create an empty partial clone atomically. A killed run leaves no incomplete clone."""
     draft = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
     for name in ("objects/info", "objects/pack", "refs/heads"):
         (draft / name).mkdir(parents=True)
@@ -311,7 +326,7 @@ def _make_clone(directory: Path) -> None:
 
 
 def promisor_url(repository: Path) -> str | None:
-    """Return the URL for a partial clone's missing objects, from its configuration."""
+    """Return the URL for the missing objects of a partial clone, from its configuration."""
     asked = git.read(repository, "config", "--get-regexp", r"^remote\..*\.promisor$")
     for line in asked.stdout.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")

@@ -1,6 +1,7 @@
-"""Run git: the only module that does, with one function for each use and its environment and settings. `GIT_*`
-variables of the caller never reach git: every environment starts from `clean_environment`. Write `from patchstack.git
-import run as git`, then `git.read(path, "rev-parse", ...)`.
+"""Run git. Only this module runs git, with one function for each use and its environment and settings.
+
+`GIT_*` variables of the caller never reach git, because every environment starts from `clean_environment`. Write `from
+patchstack.git import run as git`, then `git.read(path, "rev-parse", ...)`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ _FETCH = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
 
 
 class GitFailed(MissingError):
-    """A git command that failed but had to succeed. The message is `failed` and git's complaint, only its first line if
-    `short`. `command` is the command, `status` its exit status (negative: the signal that ended it), `complaint` all of
-    git's standard error.
-    """
+    """A git command that failed although it had to succeed. The message is `failed` and git's message. If `short`, it
+    has only the first line of git's message. `status` is the exit status of `command`. A negative status is the signal
+    that ended the command. `complaint` is git's complete standard error."""
 
     code = "PS0315"
 
@@ -35,20 +35,21 @@ class GitFailed(MissingError):
 
 
 def checked(done: Finished, failed: str, *, hint: str | None = None, short: bool = False) -> bytes:
-    """Return the standard output of a command that must succeed. Raises `GitFailed` with this message."""
+    """Return the standard output of a command that must succeed. Raises `GitFailed` with the message `failed`."""
     if not done.ok:
         raise GitFailed(failed, done, hint=hint, short=short)
     return done.stdout
 
 
 def first_complaint(done: Finished) -> str:
-    """Return the first line of git's standard error, or its exit status if that is empty."""
+    """Return the first line of git's standard error. If it is empty, return git's exit status as text."""
     lines = done.complaint.splitlines() or [f"git exited {done.code}"]
     return lines[0].removeprefix("fatal: ")
 
 
 def read(repository: Path, *args: str) -> Finished:
-    """Run git read-only in a user's repository: no lazy fetch, no optional locks, no prompt, no upward search."""
+    """Run git read-only in a user's repository, without lazy fetches, optional locks, prompts, or a search in parent
+    directories."""
     environment = clean_environment(
         {
             "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent),
@@ -63,22 +64,22 @@ def read(repository: Path, *args: str) -> Finished:
 
 
 def write(directory: Path, *args: str) -> Finished:
-    """Run git in a clone that the user named for writing, with their configuration but without hooks. `directory` must
-    be a work tree's root or a repository: git does not search upwards."""
+    """Run git in a clone that the user asked to change, with the user's configuration but without hooks. `directory`
+    must be the root of a work tree or a repository, because git does not search in parent directories."""
     environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
     return run(["git", "-C", str(directory), *_NO_HOOKS, *args], env=environment)
 
 
 def isolated(git_dir: Path, *args: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str) -> Finished:
-    """Run git in our own repository, without any user's configuration or attributes and without fetching. `variables`
-    are added to its environment. Commands that need no repository use `/dev/null`."""
+    """Run git in our own repository, without any configuration or attributes of the user, and without fetching.
+    `variables` are added to the environment. Use `/dev/null` as the repository for commands that need none."""
     return run(["git", *args], cwd=cwd, env=_isolated(git_dir, variables), stdin=stdin)
 
 
 def objects_of(git_dir: Path, option: str, *, stderr: int) -> Child:
     """Start `git cat-file` in a repository of ours with `--batch` or `--batch-check`. Write questions to the child's
-    `stdin` and read answers from its `stdout`; it ends when `stdin` is closed. Raises `MissingError` if git is not
-    installed."""
+    `stdin` and read answers from its `stdout`. The child ends when `stdin` is closed. Raises `MissingError` if git is
+    not installed."""
     try:
         return start(["git", "cat-file", option], env=_isolated(git_dir, {}), stdin=PIPE, stdout=PIPE, stderr=stderr)
     except FileNotFoundError as error:
@@ -94,9 +95,11 @@ def fetch(
     on_stderr: Callable[[str], None] | None = None,
     hold: Sequence[int] = (),
 ) -> Finished:
-    """Fetch refs, or the ids on stdin, from a URL into our partial clone, without blobs. The user's network
-    configuration applies, but not their remotes and hooks. `on_stderr` gets git's progress lines; `hold` are
-    descriptors of locks that git holds too."""
+    """Fetch refs, or the ids on stdin, from a URL into our partial clone, without blobs.
+
+    The user's network configuration applies, but the user's remotes and hooks do not. `on_stderr` receives git's
+    progress lines. `hold` are descriptors of locks that git holds too.
+    """
     remote = "patchstack-cache"
     settings = ["-c", "protocol.version=2", *_NO_HOOKS, *_BARE_TOO, "-c", f"remote.{remote}.url={url}", *_NO_UPKEEP]
     if stdin:

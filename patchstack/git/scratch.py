@@ -1,4 +1,5 @@
-"""Create temporary bare repositories without configuration, and remove them, including those of killed runs."""
+"""Create temporary bare repositories without configuration, and remove them. Repositories of killed runs are removed
+too."""
 
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ _NAME = re.compile(rf"patchstack-(?P<tag>{TAG})-\w+\Z")
 
 
 def make_directory() -> Path:
-    """Return a new temporary directory; the caller removes it, or the next run if this process is killed."""
+    """Return a new temporary directory. The caller removes it. If this process is killed, the next run removes it."""
     return Path(tempfile.mkdtemp(prefix=f"patchstack-{tag()}-"))
 
 
 def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) -> Path:
-    """Return a new bare repository in the temporary directory; the caller removes it.
+    """Return a new bare repository in the temporary directory. The caller removes it.
 
-    It borrows the objects of the given directories. Run only reading commands in one that borrows: a writing git
-    updates the times of borrowed objects. `shallow` is a repository's list of commits whose parents are absent.
+    The repository borrows the objects of the given directories. Run only reading commands in a repository that borrows,
+    because a git that writes updates the times of borrowed objects. `shallow` is the list of commits whose parents are
+    absent, as in a shallow repository.
     """
     _sweep()
     root = make_directory()
@@ -56,7 +58,7 @@ def bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) ->
 
 
 def borrow_objects(objects: Path, directories: Sequence[Path]) -> None:
-    """Add other object directories as alternates of this one."""
+    """Add other object directories as alternates of this object directory."""
     lines = "".join(f"{_alternate(path)}\n" for path in directories)
     (objects / "info").mkdir(exist_ok=True)
     (objects / "info" / "alternates").write_text(lines)
@@ -74,7 +76,7 @@ def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
 
 
 def _alternate(path: Path) -> str:
-    """Return a path as a line of `objects/info/alternates`: C-quoted where git would misread it."""
+    """Return a path as a line of `objects/info/alternates`. It is C-quoted if git would misread it."""
     text = str(path)
     if text.startswith(('"', "#")) or "\n" in text:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
@@ -82,7 +84,7 @@ def _alternate(path: Path) -> str:
 
 
 def _sweep() -> None:
-    """Remove temporary directories of patchstack processes that have surely ended."""
+    """Remove the temporary directories of patchstack processes that have certainly ended."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             found = _NAME.match(entry.name)

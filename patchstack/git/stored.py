@@ -15,10 +15,10 @@ from patchstack.git import run as git
 from patchstack.git.scratch import make_bare_repository
 from patchstack.process import Child
 
-_AT_ONCE = 256  # ids in one question: all its answers must fit into a pipe, which has at least 16 KiB
-_NOTHING = "f" * 40  # not zeros: git answers those without reading
-_AHEAD = 64  # ids that wait for their answers: they must fit into a pipe, which may have only 4 KiB
-_EARLY = 16 * 1024 * 1024  # bytes of answers that were read before they were needed
+_AT_ONCE = 256  # ids in one question: all answers must fit into a pipe, which holds at least 16 KiB
+_NOTHING = "f" * 40  # not zeros, because git answers a question about zeros without reading
+_AHEAD = 64  # ids without an answer yet: they must fit into a pipe, which may hold only 4 KiB
+_EARLY = 16 * 1024 * 1024  # maximum bytes of answers that are read before they are needed
 
 
 class Damaged(Exception):
@@ -26,10 +26,10 @@ class Damaged(Exception):
 
 
 class StoredObjects:
-    """The objects of object directories (with the alternates that these name), read-only.
+    """The objects of object directories and of their alternates, read-only.
 
-    git runs in our own empty repository that borrows the directories: it does not read their configuration and fetches
-    nothing. It ends with this object, or with this process.
+    git runs in our own empty repository that borrows the directories. It does not read the configuration of these
+    repositories, and fetches nothing. The git process ends with this Python object, or with this process.
     """
 
     def __init__(self) -> None:
@@ -38,18 +38,18 @@ class StoredObjects:
         self._checks = _Batch("--batch-check", self._directories)
 
     def add(self, directory: Path) -> None:
-        """Also read from this object directory. git reads the list of directories only once, so it is restarted."""
+        """Also read from this object directory. git reads the list of directories only once, so git is restarted."""
         self._directories.append(directory)
         self._contents.end()
         self._checks.end()
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object, None if it is not stored. Raises `Damaged`."""
+        """Return kind and content of an object. Return None if it is not stored. Raises `Damaged`."""
         return self._contents.ask(oid)
 
     def read_ahead(self, oids: Iterable[str]) -> None:
-        """Ask git for objects that `read` will soon be called for, best in this order, and do not wait for the answers.
-        It changes no result. Beyond a limit, objects are ignored."""
+        """Ask git for objects that `read` will need soon, and do not wait for the answers. The objects are best given
+        in the order of use. This changes no result. Objects above a limit are ignored."""
         self._contents.ask_ahead(oids)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
@@ -59,7 +59,8 @@ class StoredObjects:
 
 
 class _Batch:
-    """One `git cat-file` process, started on first use: with `--batch` for contents, or with `--batch-check`."""
+    """One `git cat-file` process, with `--batch` for contents or `--batch-check` for existence. It is started on first
+    use."""
 
     def __init__(self, option: str, directories: Sequence[Path]) -> None:
         self._option = option
@@ -67,7 +68,7 @@ class _Batch:
         self._git: _Running | None = None
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object, None if git does not have it. Raises `Damaged`."""
+        """Return kind and content of an object. Return None if git does not have it. Raises `Damaged`."""
         running = self._running()
         try:
             return running.ask(oid)
@@ -75,14 +76,14 @@ class _Batch:
             self.end()  # git has ended, or its next output would not be an answer
             if not running.asked_ahead:
                 raise
-        return self.ask(oid)  # the damaged object may be one that was asked for ahead
+        return self.ask(oid)  # the damaged object may be one that was requested ahead
 
     def ask_ahead(self, oids: Iterable[str]) -> None:
         """Ask for objects without waiting for the answers."""
         self._running().ask_ahead(oids)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
-        """Return those of at most `_AT_ONCE` objects that git does not have."""
+        """Return the objects that git does not have. At most `_AT_ONCE` objects may be given."""
         return self._running().missing(oids)
 
     def _running(self) -> _Running:
@@ -91,14 +92,14 @@ class _Batch:
         return self._git
 
     def end(self) -> None:
-        """End git. The next question starts it again."""
+        """End git. The next question starts git again."""
         if self._git is not None:
             self._git.end()
             self._git = None
 
 
 class _Running:
-    """A running `git cat-file`. Its standard error goes to an unnamed file."""
+    """A running `git cat-file`. Its standard error is written to an unnamed file."""
 
     def __init__(self, option: str, directories: Sequence[Path]) -> None:
         self._scratch: Path | None = make_bare_repository(directories)
@@ -112,11 +113,11 @@ class _Running:
         self._write, self._read, self._complaints = child.stdin, child.stdout, complaints
         self._before = 0
         self.asked_ahead = False
-        self._ahead: dict[str, None] = {}  # objects whose answers are still to be read, in order
+        self._ahead: dict[str, None] = {}  # objects whose answers were not read yet, in order
         self._early: dict[str, tuple[str, bytes]] = {}
         self._room = _EARLY
         self.end = weakref.finalize(self, _end, child, complaints, self._scratch)
-        self._ask(_NOTHING)  # git answers only after it has read the list of directories and reported problems with it
+        self._ask(_NOTHING)  # git answers only after it has read the list of directories and reported its problems
 
     def missing(self, oids: Sequence[str]) -> list[str]:
         """Return the objects that git does not have. All answers must fit into a pipe."""
@@ -125,7 +126,7 @@ class _Running:
         return [oid for oid in oids if self._read.readline().endswith(b" missing\n")]
 
     def _begin(self) -> None:
-        """Wait for the first answer. Then git has read the repository and the list of directories."""
+        """Wait for the first answer. After it, git has read the repository and the list of directories."""
         if self._scratch is not None:
             self._read.readline()
             self._before = self._complained()
@@ -143,8 +144,8 @@ class _Running:
             self._ask("\n".join(new))
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object, None if git does not have it. Raises `Damaged`, also for an object that
-        was asked for before this one."""
+        """Return kind and content of an object. Return None if git does not have it. Raises `Damaged`, also if the
+        damaged object was requested before this one."""
         early = self._early.pop(oid, None)
         if early is not None:
             self._room += len(early[1])
@@ -155,7 +156,7 @@ class _Running:
             del self._ahead[first]
             found = self._answer()
             if found is None:
-                continue  # it may be fetched before it is needed, so ask again then
+                continue  # the object may be fetched before it is needed, so ask again then
             if first == oid:
                 return found
             if len(found[1]) <= self._room:
@@ -179,7 +180,7 @@ class _Running:
         return words[1].decode("ascii"), content
 
     def _ask(self, oids: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+        with contextlib.suppress(BrokenPipeError):  # git has ended, so it gives no answer
             self._write.write(oids.encode() + b"\n")
             self._write.flush()
 

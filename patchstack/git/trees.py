@@ -11,7 +11,7 @@ from patchstack.git.overlay import DIRECTORY, SUBMODULE, Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathChange:
-    """A path at which two trees differ: mode and id on either side, None if it does not exist."""
+    """A path at which two trees differ: mode and id on each side. A side is None if the path does not exist there."""
 
     path: bytes
     old: Entry | None
@@ -19,7 +19,7 @@ class PathChange:
 
 
 def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
-    """Yield every file that differs between two trees, directory by directory. No rename detection.
+    """Yield every file that differs between two trees, directory by directory. Renames are not detected.
 
     Raises `MissingObject` if a tree is not available.
     """
@@ -42,15 +42,17 @@ def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
 
 
 def _apart(entry: Entry | None) -> tuple[str, Entry | None]:
-    """Return an entry as a directory (the empty tree if it is a file) and as a file (None if it is a directory)."""
+    """Return an entry as a directory and as a file. For a file, the directory is the empty tree. For a directory, the
+    file is None."""
     if entry is not None and entry[0] == DIRECTORY:
         return entry[1], None
     return EMPTY_TREE, entry
 
 
 def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Return whether two (before, after) pairs of trees change the same paths in the same way: the same lines removed
-    and added in the same order, the same modes. Line numbers and surrounding lines may differ."""
+    """Return whether two pairs of trees (before, after) change the same paths in the same way. The removed and added
+    lines must be the same, in the same order, and the modes must be the same. Line numbers and surrounding lines may
+    differ."""
     ours = {change.path: change for change in compare_trees(objects, *one)}
     theirs = {change.path: change for change in compare_trees(objects, *other)}
     if ours.keys() != theirs.keys():
@@ -76,7 +78,8 @@ def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
 
 
 def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tuple[bytes, bytes]:
-    """Return the removed and added lines of a change, in order; the whole contents if git would call them binary."""
+    """Return the removed and added lines of a change, in order. Return the complete contents if git would call them
+    binary."""
     old, new = content(objects, change.old, change.path), content(objects, change.new, change.path)
     import pygit2
 
@@ -87,7 +90,8 @@ def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tu
 
 
 def content(objects: Objects, entry: Entry | None, path: bytes) -> bytes:
-    """Return a file's content: git's one-line description for a submodule, empty for a missing file."""
+    """Return the content of a file. For a submodule, this is git's one-line description. For a missing file, it is
+    empty."""
     if entry is None:
         return b""
     if entry[0] == SUBMODULE:

@@ -1,1 +1,2 @@
-"""Read the text of patches: mail, trailers, diffs, hunks, anchored patches. Nothing else reads patch text."""
+"""Read the text of patches: mail, trailers, diffs, hunks and anchored patches. No other package reads the text of
+patches."""

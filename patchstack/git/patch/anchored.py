@@ -1,6 +1,8 @@
-"""Anchored patches: diffs without context, each file tied to its exact pre-image and post-image by full blob ids. `git
-apply` puts hunks without context in the wrong place without an error. So these files have a different suffix, only
-patchstack applies them, and only to the blob from which they were made.
+"""Anchored patches: diffs without context. Each file in them is bound to its exact pre-image and post-image by full
+blob ids.
+
+`git apply` puts hunks without context in the wrong place without an error. Therefore anchored patches have a different
+suffix. Only patchstack applies them, and only to the blob that they were made from.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported, parse_diffs
 
 
 def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outcome:
-    """Apply an anchored patch to a tree completely or, if it has problems, not at all. Hunks are never searched for.
+    """Apply an anchored patch to a tree. It is applied completely, or not at all if it has problems. Hunks are only
+    tried at their own lines.
 
     Raises `MissingObject` if the content of a touched file is not available.
     """
@@ -86,7 +89,8 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
 
 
 def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
-    """Return the content with every hunk at exactly its line, or the number of the first that does not fit."""
+    """Return the content with every hunk applied at exactly its line, or the number of the first hunk that does not
+    fit."""
     lines = content.split(b"\n")
     shift = 0
     for number, hunk in enumerate(hunks, 1):
@@ -97,7 +101,7 @@ def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
         after = list(hunk.after)
         behind = len(lines) - (at + count)
         if behind == 1 and lines[-1] == b"" and hunk.after_no_newline:
-            count += 1  # text after the last newline: the file ends without one
+            count += 1  # The text after the last newline. The file ends without a newline.
         elif behind == 0 and not hunk.after_no_newline and count:
             after.append(b"")
         lines[at : at + count] = after

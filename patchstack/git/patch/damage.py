@@ -1,4 +1,4 @@
-"""Find what is wrong with the text of a patch that git calls corrupt: the line, and the likely cause."""
+"""Find the errors in the text of a patch that git calls corrupt: each line with its likely cause."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """One error in a patch, on a 1-based line, with what would repair it."""
+    """One error in a patch: its 1-based line, and how to repair it."""
 
     line: int
     what: str
 
 
 def find_damage(data: bytes) -> tuple[Damage, ...]:
-    """Return the errors in the text of a patch, by line; empty if its hunks match their counts."""
+    """Return the errors in the text of a patch, sorted by line. Return no errors if all hunks match their line
+    counts."""
     found: list[Damage] = []
     ended = data.count(b"\r\n")
     newlines = data.count(b"\n")
@@ -79,7 +80,8 @@ def _hunk(lines: Sequence[bytes], at: int, header: re.Match[bytes]) -> Iterator[
 
 
 def _after(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
-    """Return the index after the lines of a hunk, None unless they match its counts and all end with a newline."""
+    """Return the index after the lines of a hunk. Return None unless the lines match the hunk's counts and all end with
+    a newline."""
     while old > 0 or new > 0:
         sign = lines[at][:1] if at < len(lines) - 1 else None
         if sign is None or (sign not in _SIGNS and sign != b"\\"):
@@ -91,7 +93,7 @@ def _after(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
 
 
 def _bounds(lines: Sequence[bytes], at: int) -> bool:
-    """Return whether a line ends a hunk, whatever its counts."""
+    """Return whether a line ends a hunk, whatever the hunk's counts are."""
     line = lines[at]
     names = line.startswith(b"--- ") and at + 1 < len(lines) and lines[at + 1].startswith(b"+++ ")
     return names or line.startswith(_NAMES) or line in (b"-- ", b"--")
@@ -110,7 +112,7 @@ def _end(lines: Sequence[bytes], at: int) -> int:
     start = at
     while at < len(lines) and not _bounds(lines, at):
         at += 1
-    # Empty lines at the end are not context, but separate the hunk from the text after it.
+    # Empty lines at the end are not context. They separate the hunk from the text after it.
     while at > start and at >= len(lines) - 1 and not lines[at - 1]:
         at -= 1
     return at

@@ -1,7 +1,8 @@
-"""Read the diffs of a patch file in the form that git itself writes for text files. `git apply` accepts far more
-(traditional diffs, binary data, quoted names, symlinks, copies, a path touched twice, …). Everything else raises
-`Unsupported`; the caller then hands the whole file to git. So this reader never guesses, and each of its answers can be
-compared with git's.
+"""Read the diffs of a patch file in the form that git itself writes for text files.
+
+`git apply` accepts many other forms (traditional diffs, binary data, quoted names, symlinks, copies, a path touched
+twice, …). For these forms, `Unsupported` is raised, and the caller lets git apply the complete file. So this reader
+never guesses, and each of its results can be compared with git's result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from patchstack.git.overlay import EXECUTABLE, FILE
 
 
 class Unsupported(Exception):
-    """A construct left to git itself. `line` is the 1-based line of the patch file."""
+    """A form of diff that git itself must apply. `line` is the 1-based line of the patch file."""
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -24,9 +25,11 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """One hunk. Lines have no newline; `no_newline` tells which side's last line ends the file without one.
+    """One hunk.
 
-    `context` counts its context lines, `trailing` those at its end; `line` is where the hunk is in the patch file.
+    Lines do not include their newline. `before_no_newline` and `after_no_newline` tell whether the last line of that
+    side ends the file without a newline. `context` is the number of context lines, and `trailing` the number of context
+    lines at the end. `line` is the line of the hunk in the patch file.
     """
 
     old_start: int
@@ -43,9 +46,10 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDiff:
-    """The change of one file. `old` is None for a creation, `new` for a deletion; they differ for a rename.
+    """The change of one file. `old` is None for a creation, and `new` is None for a deletion. They differ for a rename.
 
-    Modes are None if the diff does not set them. `old_id` and `new_id` are the ids of the `index` line, as written.
+    `new_mode` is None if the diff does not set a mode. `old_id` and `new_id` are the ids of the `index` line, as
+    written.
     """
 
     old: bytes | None
@@ -70,21 +74,21 @@ _SCORE = re.compile(rb"(?:dis)?similarity index \d{1,3}%\Z")
 _NAME = re.compile(rb"[!-~]+\Z")
 _KEY = re.compile(rb"index |--- |\+\+\+ |old mode |new mode |new file mode |deleted file mode |rename from |rename to ")
 _CONTENT_ONLY = frozenset({b"index ", b"--- ", b"+++ "})
-"""The header lines of a diff that changes a file's content, and neither its name nor its mode."""
+"""The header lines of a diff that changes the content of a file, but neither its name nor its mode."""
 _BEGINS = (b"d", b"@", b"-")
-"""What a line begins with that may be the first of a diff or of a hunk."""
+"""The first bytes of lines that may begin a diff or a hunk."""
 _KINDS = (b"new file mode ", b"deleted file mode ", b"rename from ")
 _LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
 
-# Names that need git's extra path checks (`.git…`, `git~1`, `.`, `..`, empty components) are left to git.
+# git checks some names more strictly (`.git…`, `git~1`, `.`, `..`, empty components), so git applies patches with them.
 _ODD_NAME = re.compile(rb"(?i)\.git|git~|(?:^|/)\.{0,2}(?:/|\Z)|[\"\\:]")
 
 
 def parse_diffs(data: bytes) -> tuple[FileDiff, ...]:
-    """Return the diffs of a patch file, in order: at least one, and no path touched twice.
+    """Return the diffs of a patch file in order. There is at least one diff, and no path is touched twice.
 
-    Raises `Unsupported` for anything but plain text diffs as git writes them.
+    Raises `Unsupported` for anything except plain text diffs as git writes them.
     """
     if b"\0" in data:
         raise Unsupported("NUL byte", data.count(b"\n", 0, data.index(b"\0")) + 1)
@@ -112,7 +116,7 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
                 raise Unsupported("a file and a directory of one name", 1)
 
 
-# Two names of the maximum length of a system, quoted.
+# Two quoted names with the maximum length that a system allows.
 _LONGEST_NAMES = 8 * 4096
 _MOST_READ = 4 << 20
 _MOST_GUESSES = 20_000
@@ -123,8 +127,10 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 
 
 def old_names(data: bytes) -> Iterator[bytes]:
-    """Yield the names of the files whose contents a patch in git's form changes. A quick look: a removed line may be
-    taken for a name, and unusual names are left out."""
+    """Yield the names of the files whose contents a patch in git's form changes.
+
+    This is a quick search: a removed line may be mistaken for a name, and unusual names are left out.
+    """
     at = data.find(_OLD)
     while at >= 0:
         at += len(_OLD)
@@ -136,7 +142,8 @@ def old_names(data: bytes) -> Iterator[bytes]:
 
 
 def named_paths(data: bytes) -> set[bytes]:
-    """Return every path that a patch file may touch; for a patch that is left to git, possibly others too."""
+    """Return every path that a patch file may touch. For a patch that git applies, the result may include other
+    paths."""
     try:
         if len(data) <= _MOST_READ:
             return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}
@@ -148,7 +155,7 @@ def named_paths(data: bytes) -> set[bytes]:
 def _guessed_paths(data: bytes) -> set[bytes]:
     names: set[bytes] = set()
     for line in _NAMING.finditer(data):
-        if len(names) > _MOST_GUESSES:  # git reports which others it needs
+        if len(names) > _MOST_GUESSES:  # git reports which other paths it needs
             break
         text = line[1][:_LONGEST_NAMES]
         for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_quoted(text)}:
@@ -166,7 +173,7 @@ _DOTS = re.compile(rb"(?:^|/)\.\.?(?:/|\Z)|//|/\Z")
 
 
 def _quoted(text: bytes) -> list[bytes]:
-    """Return the quoted names at the beginning of a line, or at its end after an unquoted one."""
+    """Return the quoted names at the beginning of a line, or at its end after an unquoted name."""
     found = []
     at = 0 if text[:1] == b'"' else text.find(b' "') + 1
     while text[at : at + 1] in (b'"', b" ") and (match := _QUOTED.match(text, at)) is not None:
@@ -176,7 +183,7 @@ def _quoted(text: bytes) -> list[bytes]:
 
 
 def unescaped(word: bytes) -> bytes:
-    """Return a name without git's C-style quoting; a badly quoted one nearly unchanged."""
+    """Return a name without git's C-style quoting. A badly quoted name is returned nearly unchanged."""
     if b"\\" not in word:
         return word
 
@@ -188,7 +195,7 @@ def unescaped(word: bytes) -> bytes:
 
 
 class _Reader:
-    """Walks the lines of one patch file."""
+    """Walks over the lines of one patch file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -196,8 +203,8 @@ class _Reader:
         self.at = 0
 
     def read(self) -> tuple[FileDiff, ...]:
-        """Return every diff of the file. Text between them is skipped, as git skips it, unless git would see a diff in
-        it."""
+        """Return every diff of the file. As in git, text between diffs is skipped, unless git would see a diff in this
+        text."""
         diffs: list[FileDiff] = []
         lines, end = self.lines, len(self.lines)
         while True:
@@ -222,7 +229,7 @@ class _Reader:
                 raise self._refuse("a traditional diff")
 
     def _line(self) -> bytes | None:
-        """Return the current line if it ends with a newline, else None."""
+        """Return the current line if it ends with a newline. Otherwise return None."""
         return self.lines[self.at] if self.at + 1 < len(self.lines) else None
 
     def _refuse(self, reason: str) -> Unsupported:
@@ -252,7 +259,7 @@ class _Reader:
         return self._described(first, second, seen, start)
 
     def _described(self, first: bytes, second: bytes, seen: dict[bytes, bytes], start: int) -> FileDiff:
-        """Turn the header lines into a `FileDiff`, or refuse any combination that git does not write."""
+        """Convert the header lines to a `FileDiff`. Refuse any combination that git does not write."""
         old: bytes | None = first
         new: bytes | None = second
         kinds: list[bytes] = []
@@ -287,8 +294,8 @@ class _Reader:
         return FileDiff(old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1)
 
     def _kinds(self, first: bytes, second: bytes, seen: dict[bytes, bytes]) -> tuple[list[bytes], int | None]:
-        """Return which of creation, deletion and rename the header lines say, and the new mode if they set it. Refuse
-        contradictions."""
+        """Return the kinds of change in the header lines (creation, deletion or rename), and the new mode if they set
+        it. Refuse contradictions."""
         kinds: list[bytes] = [key for key in _KINDS if key in seen]
         if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
             raise self._refuse("contradicting header lines")
@@ -344,7 +351,7 @@ class _Reader:
         at = start + 1
         old_left, new_left = old_count, new_count
         marked = {b"-": False, b"+": False}
-        # This loop is a large part of a verification: every line of every patch.
+        # This loop handles every line of every patch, and is a large part of the time of a verification.
         while old_left > 0 or new_left > 0:
             if at >= end:
                 self.at = at
@@ -396,9 +403,9 @@ class _Reader:
         )
 
     def _mark(self, sign: bytes, before_done: bool, after_done: bool, marked: dict[bytes, bool]) -> None:
-        """A `\\ No newline` line is read only after the last removed or the last added line of a hunk.
+        """Read a `\\ No newline` line. It is accepted only after the last removed or the last added line of a hunk.
 
-        After context, or in the middle, git is lenient; such patches are left to git.
+        In other places, git's rules are less strict, so such patches are left to git.
         """
         if (sign == b"-" and before_done) or (sign == b"+" and after_done):
             marked[sign] = True

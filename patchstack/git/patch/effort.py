@@ -1,6 +1,7 @@
-"""Limit the work for one patch. Patches beyond the limit are left to git, which is faster. A hostile patch of a few
-kilobytes can make a search quadratic. So the work is counted, in nanoseconds of a slow machine, and never timed: the
-same patch is always judged in the same way.
+"""Limit the work for one patch. Patches above the limit are applied by git, which is faster.
+
+A hostile patch of a few kilobytes can make a search quadratic. So the work is counted, in nanoseconds of a slow
+machine. The time is not measured, so that the result for a patch is always the same.
 """
 
 from __future__ import annotations
@@ -8,22 +9,22 @@ from __future__ import annotations
 from patchstack.git.patch.diff import Unsupported
 
 LARGEST = 4 << 20
-"""The largest patch that is read here, in bytes."""
+"""The maximum size in bytes of a patch that is read here."""
 MOST_LINES = 100_000
-"""The largest patch that is read here, in lines."""
+"""The maximum number of lines of a patch that is read here."""
 MOST_HUNKS = 10_000
-"""The largest patch whose hunks are kept in memory for more than one step."""
+"""The maximum number of hunks of a patch whose hunks stay in memory for more than one step."""
 
 
 A_FILE_LINE, A_PATCH_LINE = 30, 100
-"""What a patch may take for each line of the files that it changes, which git must read too, and for each line of its
-own, in nanoseconds."""
+"""The allowed work in nanoseconds: for each line of the changed files, which git must read too, and for each line of
+the patch."""
 SPARE = 60_000_000
-"""What a patch, or a whole series, may take beyond that, in nanoseconds."""
+"""The work in nanoseconds that is allowed in addition, for a patch or for a whole series."""
 
 
 class TooCostly(Unsupported):
-    """A patch whose hunks take more work than its limit."""
+    """A patch whose hunks need more work than the limit allows."""
 
 
 def too_large(data: bytes) -> bool:
@@ -40,12 +41,12 @@ class Effort:
         self.left = nanoseconds
 
     def spend(self, nanoseconds: int) -> None:
-        """Count work before doing it. Raises `TooCostly` if it is more than what remains."""
+        """Count work before it is done. Raises `TooCostly` if the work exceeds the remaining limit."""
         self.left -= nanoseconds
         if self.left < 0:
             raise TooCostly("its hunks are too costly to place here", 1)
 
 
 def unbounded() -> Effort:
-    """Return an unlimited effort, for our own patches."""
+    """Return an unlimited effort, which is for our own patches."""
     return Effort(1 << 62)

@@ -1,5 +1,7 @@
-"""Place hunks with fuzz: lines of their context may differ, as in GNU patch and quilt. `git apply` has no fuzz. The
-places are those of GNU patch 2.7 (`locate_hunk` in patch.c). They may be wrong, so a person must review them.
+"""Place hunks with fuzz: some lines of their context may differ, as in GNU patch and quilt.
+
+`git apply` has no fuzz. The places are the same as those of GNU patch 2.7 (`locate_hunk` in patch.c). They may be
+wrong, so a person must review them.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ _LINES = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a hunk: the 1-based line of the file before the patch, and the number of context lines at each end
-    that were ignored."""
+    """The place of a hunk. `line` is a 1-based line of the file before the patch. `fuzz` is the number of context lines
+    that were ignored at each end."""
 
     line: int
     fuzz: int
@@ -24,14 +26,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A file with all hunks on it, and the place of each."""
+    """The content of a file after all hunks were applied, and the place of each hunk."""
 
     content: bytes
     places: tuple[Place, ...]
 
 
 class Tries:
-    """The remaining number of comparisons. A hunk that needs more counts as not fitting."""
+    """The remaining number of comparisons. A hunk that needs more comparisons counts as not fitting."""
 
     __slots__ = ("left",)
 
@@ -47,8 +49,11 @@ def place_with_fuzz(
     key: Callable[[bytes], bytes] | None = None,
     tries: Tries | None = None,
 ) -> Placed | int:
-    """Apply hunks to a file, each with the least fuzz it needs, up to `most`. If one fits nowhere, or only after a last
-    line without newline, return its number, from 1. Lines are compared by `key`."""
+    """Apply hunks to a file, each with the smallest possible fuzz, up to `most`.
+
+    If a hunk fits nowhere, or fits only after a last line without newline, return its number, counted from 1. Lines are
+    compared by `key`.
+    """
     tries = tries or Tries(1 << 62)
     tries.left -= len(content)
     lines = content.splitlines(keepends=True) if b"\r" not in content else _lines(content)
@@ -70,17 +75,17 @@ def place_with_fuzz(
         made += lines[frozen : at + head - 1]
         frozen, added = _changed(lines, hunk, at, head)
         if lines and not lines[-1].endswith(b"\n") and lines[-1] in (made[-1:] + added)[:-1]:
-            return number  # GNU patch would append to the last line, which has no newline; this is never intended
+            return number  # GNU patch would append to the last line, which has no newline. This is never intended.
         made += added
         places.append(Place(line=at, fuzz=fuzz))
     made += lines[frozen:]
-    # Text after an added line without newline starts a new line, as in GNU patch.
+    # As in GNU patch, text after an added line without newline starts a new line.
     made[:-1] = [line if line.endswith(b"\n") else line + b"\n" for line in made[:-1]]
     return Placed(content=b"".join(made), places=tuple(places))
 
 
 class _Parts:
-    """The old lines of a hunk, and how many of them are context."""
+    """The old lines of a hunk, and the number of context lines among them."""
 
     def __init__(self, hunk: PatchedHunk, key: Callable[[bytes], bytes] | None) -> None:
         signs = [line.sign for line in hunk.lines]
@@ -89,12 +94,12 @@ class _Parts:
         self.context = max(self.leading, self.trailing)
         old = [_whole(line.text, ends=line.ends) for line in hunk.lines if line.sign != b"+"]
         self.old = old if key is None else [key(line) for line in old]
-        # A hunk without old lines names the line after which it goes.
+        # A hunk without old lines names the line before it.
         self.first = hunk.old_start + (not old)
 
 
 def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift: int, tries: Tries) -> int | None:
-    """Return the 1-based line at which the old lines of a hunk fit, or None."""
+    """Return the 1-based line at which the old lines of a hunk fit. Return None if they fit nowhere."""
     old = parts.old
     guess = parts.first + shift
     if not old:
@@ -112,17 +117,17 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
         tries.left -= len(wanted)
         return list(lines[start : start + len(wanted)]) == wanted
 
-    if before < 0 and parts.first <= 1:  # only at the beginning
+    if before < 0 and parts.first <= 1:  # only at the beginning of the file
         if after < 0 and (len(old) != len(lines) or parts.leading < frozen):
             return None
         ok = frozen <= parts.leading and 1 - guess <= up and fits(1, 0, max(after, 0))
         return 1 if ok else None
     before = max(before, 0)
-    if after < 0:  # only at the end
+    if after < 0:  # only at the end of the file
         at = len(lines) - len(old) + 1
         return at if guess - at <= down and fits(at, before, 0) else None
     least = guess - highest if up < 0 else guess - (frozen + 1) if down < 0 else 0
-    # Search near its line first: a long hunk is not searched for in all of a huge file.
+    # Search near the hunk's own line first, so that a long hunk is not searched for in all of a huge file.
     farthest = least + _LINES // len(old)
     for offset in range(least, min(max(up, down), farthest) + 1):
         tries.left -= 20
@@ -136,8 +141,8 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
 
 
 def _changed(lines: Sequence[bytes], hunk: PatchedHunk, at: int, leading: int) -> tuple[int, list[bytes]]:
-    """Return how many of the file's lines a hunk consumes up to its last change, and the new lines from its first
-    change on. Context lines are taken from the file."""
+    """Return how many of the file's lines a hunk replaces, up to its last change, and the new lines from its first
+    change on. Context lines are copied from the file."""
     place = at - 1 + leading
     result: list[bytes] = []
     used = place
@@ -159,5 +164,5 @@ def _whole(text: bytes, *, ends: bool) -> bytes:
 
 
 def _lines(content: bytes) -> list[bytes]:
-    """Split a content into lines at newlines only."""
+    """Split a content into lines, only at newlines."""
     return [line + b"\n" for line in content.split(b"\n")[:-1]] + [line for line in content.split(b"\n")[-1:] if line]

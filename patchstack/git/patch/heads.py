@@ -1,4 +1,4 @@
-"""Read the text before the diffs of a patch that is not a mail: a Mercurial or Debian (DEP-3) header, or plain
+"""Read the text before the diffs of a patch that is not a mail: a Mercurial header, a Debian (DEP-3) header, or plain
 prose."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from patchstack.git.patch.text import read_text
 
-# Lines that tools write directly before a diff, and that belong to it.
+# Tools write these lines directly before a diff, so they belong to the diff.
 _LEAD = re.compile(rb"(?:Index: |diff -|={5,}\r?\Z)")
 _MERCURIAL = re.compile(rb"# (User|Date) +([^\n]*)")
 _FIELD = re.compile(rb"(Description|Subject|Author|From):[ \t]*([^\n]*)", re.IGNORECASE)
@@ -19,8 +19,8 @@ _DIFF = re.compile(rb"^(?:diff |--- |\+\+\+ |@@ -|Index: |From )", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The contents of a header: the subject, the author as `Name <address>`, the date in a form that git reads; each is
-    empty if missing. `body` is the rest of the text."""
+    """The contents of a header. `subject` is the title. `author` has the form `Name <address>`. `date` has a form that
+    git reads. Each of them is empty if it is missing. `body` is the rest of the text."""
 
     subject: bytes
     author: bytes
@@ -29,7 +29,7 @@ class Head:
 
 
 def head_text(data: bytes) -> bytes:
-    """Return the text of a patch before its first diff; all of it if it has no diff."""
+    """Return the text of a patch before its first diff. Return the complete text if it has no diff."""
     files = read_text(data).files
     if not files:
         return data
@@ -40,7 +40,7 @@ def head_text(data: bytes) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Read the header of a patch that is not a mail. Does not raise: text of unknown form becomes the body."""
+    """Read the header of a patch that is not a mail. Does not raise: text of an unknown form becomes the body."""
     text = head_text(data).replace(b"\r\n", b"\n")
     if text.startswith(b"# HG changeset patch\n"):
         return _mercurial(text)
@@ -62,7 +62,7 @@ def read_head(data: bytes) -> Head:
 
 
 def _harmless(body: bytes) -> bytes:
-    """Return the message, with each line indented if git apply would otherwise read it as a diff."""
+    """Return the message. Lines are indented if git apply would otherwise read them as a diff."""
     if _DIFF.search(body) is None:
         return body
     return b"\n".join(b"    " + line if line else line for line in body.split(b"\n"))

@@ -1,4 +1,5 @@
-"""Apply the hunks of one file diff: exact context, any offset, no fuzz, at the place that `git apply` chooses."""
+"""Apply the hunks of one file diff at the place that `git apply` chooses: with exact context, at any offset, without
+fuzz."""
 
 from __future__ import annotations
 
@@ -10,22 +11,21 @@ from heapq import merge
 from patchstack.git.patch.diff import Hunk, Unsupported
 from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, Effort, TooCostly, unbounded
 
-# The distance from its line up to which a hunk is tried line by line, before the whole file is searched.
+# Up to this distance from its own line, a hunk is tried line by line, before the whole file is searched.
 _NEAR = 20
 _COMMON = 50  # a line that occurs more often than this does not help to place a hunk
 
-# Costs of steps, in nanoseconds: a try at a place, each of its lines, a line read in a search, a place found.
+# Costs in nanoseconds: a try at a place, each line of the try, a line that is read in a search, a place that is found.
 _TRY, _COMPARED, _SCANNED, _FOUND = 400, 30, 30, 600
 _WIDEST = 50_000
-"""The most lines of a file that are searched at once before or after a hunk's line."""
+"""The maximum number of lines that are searched at once before or after a hunk's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """A hunk that fits nowhere. `number` counts from 1; `at` is the 1-based line of the file where it should fit.
-    `expected` and `found` are the first line that differs there (`found` is None if the file ends before it), `offset`
-    is its index among the hunk's old lines.
-    """
+    """A hunk that fits nowhere. `number` counts from 1. `at` is the 1-based line of the file at which the hunk should
+    fit. `expected` and `found` are the first line that differs there. `found` is None if the file ends before this
+    line. `offset` is the index of `expected` among the old lines of the hunk."""
 
     number: int
     hunk: Hunk
@@ -36,14 +36,14 @@ class Misfit:
     already: bool
 
     def line(self, data: bytes) -> int:
-        """Return the 1-based line of the patch file `data` that does not fit: the expected line, or the hunk's header
-        if its lines already exist."""
+        """Return the 1-based line of the patch file `data` that does not fit: the expected line, or the header of the
+        hunk if its lines already exist."""
         from patchstack.git.patch.text import old_line
 
         return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)
 
     def describe(self) -> str:
-        """Return one line for the user: the hunk, the expected line, the line found."""
+        """Return one line for the user: the hunk, the expected line, and the line that was found."""
         where = f"hunk {self.number} ({self.hunk.header.decode('ascii')})"
         if self.already:
             return f"{where}: its lines already exist"
@@ -70,15 +70,17 @@ def _shown(line: bytes) -> str:
 def apply_hunks(
     content: Sequence[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None
 ) -> list[bytes] | Misfit:
-    """Return the new lines of a file, or the first hunk that fits nowhere. Lines are those of `split(b"\\n")`: the last
-    one is the text after the last newline, empty for a file that ends with a newline.
+    """Return the new lines of a file, or the first hunk that fits nowhere.
 
-    The rules are `git apply`'s, with `--unidiff-zero` off and no whitespace fixing: a hunk that starts at line 0 or 1
-    must match the beginning, one without trailing context must match the end; any other goes to the exact match nearest
-    to its line, the later one if two are equally near; and no hunk may touch lines that an earlier one placed.
+    Lines are those of `split(b"\\n")`. The last line is the text after the last newline, and is empty for a file that
+    ends with a newline. The rules are those of `git apply`, with `--unidiff-zero` off and no whitespace fixing. A hunk
+    that starts at line 0 or 1 must match the beginning of the file. A hunk without trailing context must match the end.
+    Any other hunk goes to the exact match nearest to its line. If two matches are equally near, it goes to the later
+    one. No hunk may touch lines that an earlier hunk placed.
 
-    Raises `Unsupported` for an insertion without context after a last line that has no newline: git joins the two.
-    Raises `TooCostly` if placing them exceeds the effort. Explaining a misfit uses only the rest of it.
+    Raises `Unsupported` for an insertion without context after a last line that has no newline, because git joins the
+    two lines. Raises `TooCostly` if placing the hunks exceeds the effort. The explanation of a misfit uses only the
+    remaining effort.
     """
     effort = effort or unbounded()
     lines = list(content)
@@ -89,21 +91,21 @@ def apply_hunks(
 
 
 def misfit_alone(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit | None:
-    """Return why one hunk fits nowhere in a file without the others, None if it fits. The file is not changed.
+    """Return why one hunk alone fits nowhere in a file. Return None if it fits. The file is not changed.
 
-    Raises what `apply_hunks` raises.
+    Raises the same errors as `apply_hunks`.
     """
     return None if fits_alone(lines, hunk, effort) else _misfit(lines, number, hunk, effort)
 
 
 def fits_alone(lines: list[bytes], hunk: Hunk, effort: Effort) -> bool:
-    """Return whether one hunk fits in a file without the others. Raises what `apply_hunks` raises."""
+    """Return whether one hunk alone fits in a file. Raises the same errors as `apply_hunks`."""
     return _position(lines, hunk, _Placed(), effort) is not None
 
 
 def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None) -> list[int]:
-    """Apply hunks to lines, in place, by the rules of `apply_hunks`, up to the first that fits nowhere. Return the line
-    index of each."""
+    """Apply hunks to `lines` in place, by the rules of `apply_hunks`. Stop at the first hunk that fits nowhere. Return
+    the line index of each applied hunk."""
     effort = effort or unbounded()
     placed = _Placed()
     places: list[int] = []
@@ -120,26 +122,27 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
 
 
 def effort_for(lines: Sequence[bytes], hunks: Sequence[Hunk], spare: int) -> Effort:
-    """Return the effort that hunks may take on a file, with `spare` nanoseconds beyond what their size allows."""
+    """Return the effort that is allowed for hunks on a file. `spare` nanoseconds are added to the effort that their
+    sizes allow."""
     changed = sum(len(hunk.before) + len(hunk.after) for hunk in hunks)
     return Effort(A_FILE_LINE * len(lines) + A_PATCH_LINE * changed + spare)
 
 
 class _Placed:
-    """The lines that earlier hunks placed, as ordered ranges that do not overlap. A range is joined with those that it
-    meets, so that a search passes many hunks of one place in one step."""
+    """The lines that earlier hunks placed, as sorted ranges that do not overlap. Adjacent ranges are joined, so that a
+    search passes many hunks at one place in one step."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def touches(self, at: int, count: int) -> bool:
-        """Return whether any of `count` lines from `at` on is among them."""
+        """Return whether any of the `count` lines from `at` on was placed by an earlier hunk."""
         next_one = bisect_right(self._ends, at)
         return next_one < len(self._starts) and self._starts[next_one] < at + count
 
     def free_below(self, at: int, count: int) -> int:
-        """Return the first place from `at` on whose `count` lines are not among them."""
+        """Return the first place from `at` on whose `count` lines are free of placed lines."""
         next_one = bisect_right(self._ends, at)
         while next_one < len(self._starts) and self._starts[next_one] < at + count:
             at = self._ends[next_one]
@@ -147,7 +150,8 @@ class _Placed:
         return at
 
     def free_above(self, at: int, count: int) -> int:
-        """Return the last place up to `at` whose `count` lines are not among them; negative if there is none."""
+        """Return the last place up to `at` whose `count` lines are free of placed lines. The result is negative if
+        there is no such place."""
         last = bisect_left(self._starts, at + count) - 1
         while last >= 0 and self._ends[last] > at:
             at = self._starts[last] - count
@@ -155,7 +159,7 @@ class _Placed:
         return at
 
     def add(self, at: int, count: int, new_count: int, effort: Effort) -> None:
-        """Add lines that replaced others, and shift all later ranges."""
+        """Add lines that replaced other lines, and shift all later ranges."""
         shift = new_count - count
         if shift:
             moved = range(bisect_left(self._starts, at + count), len(self._starts))
@@ -192,7 +196,7 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
         return not placed.touches(at, count) and lines[at : at + count] == before
 
     must_begin = hunk.old_start <= 1
-    if not hunk.trailing:  # must match the end of the file, with or without newline
+    if not hunk.trailing:  # must match the end of the file, with or without a last newline
         if must_begin and last:
             return None
         if not count and lines[-1]:
@@ -208,7 +212,7 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
         for at in (wanted + distance, wanted - distance):
             if 0 <= at <= last and lines[at] == before[0] and _complete(lines, at, count) and fits(at):
                 return at
-    # The longest line usually occurs least often, so few places are left to try.
+    # The longest line usually occurs least often, so few places remain to try.
     longest = max(before, key=len)
     lead = before.index(longest)
     for near, far in _rings(max(wanted, last - wanted)):
@@ -224,7 +228,7 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
 
 
 def _rings(most: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of distances up to `most`, each twice as wide as the one before, up to a limit."""
+    """Yield ranges of distances up to `most`. Each is twice as wide as the range before it, up to a limit."""
     near, wide = _NEAR, _NEAR
     while near <= most:
         yield near, near + wide
@@ -234,8 +238,8 @@ def _rings(most: int) -> Iterator[tuple[int, int]]:
 def _below(
     lines: list[bytes], line: bytes, lead: int, at: int, end: int, placed: _Placed, count: int, effort: Effort
 ) -> Iterator[int]:
-    """Yield the places from `at` down to `end`, where `count` lines are free of placed ones and the one at index `lead`
-    is `line`."""
+    """Yield places from `at` down to `end`. At each place, `count` lines are free of placed lines, and the line at
+    index `lead` is `line`."""
     while (at := placed.free_below(at, count)) < end:
         try:
             found = lines.index(line, at + lead, end + lead) - lead
@@ -252,7 +256,7 @@ def _below(
 def _above(
     lines: list[bytes], line: bytes, lead: int, start: int, end: int, placed: _Placed, count: int, effort: Effort
 ) -> Iterator[int]:
-    """Yield the same places as `_below`, the last one first."""
+    """Yield the same places as `_below`, in reverse order."""
     at = placed.free_above(end - 1, count)
     if at < start:
         return
@@ -273,7 +277,7 @@ def _above(
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
-    """Return whether each of `count` lines ends with a newline, as lines followed by context do."""
+    """Return whether each of `count` lines ends with a newline. Lines that are followed by context do."""
     return at + count < len(lines)
 
 
@@ -287,8 +291,8 @@ def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
 
 
 def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit:
-    """Find the place with most of the hunk's lines, nearest to its header's line, and report what differs there. If the
-    effort runs out, report the best place found so far."""
+    """Find the place that has most of the hunk's lines and is nearest to the line in the hunk's header. Report the
+    difference at this place. If the effort is used up, report the best place found so far."""
     before, total = hunk.before, _line_count(lines)
     wanted = min(max(hunk.new_start - 1, 0), total)
     body = lines[:total]
@@ -319,7 +323,7 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misf
 
 
 def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict[int, int], effort: Effort) -> None:
-    """Count the hunk's lines that exist at each place. Frequent lines are ignored."""
+    """Count how many of the hunk's lines exist at each place. Frequent lines are ignored."""
     where: dict[bytes, list[int]] = {line: [] for line in before}
     effort.spend(_SCANNED * len(body))
     found_places = [(at, line) for at, line in enumerate(body) if line in where]

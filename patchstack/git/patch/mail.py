@@ -1,4 +1,4 @@
-"""Read the mail head of a patch file: the text that `git format-patch` writes before the diff."""
+"""Read the mail header of a patch file, which is the text that `git format-patch` writes before the diff."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _PATCH_TAG = re.compile(r"\s*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMail:
-    """The head of a patch file. `commit` is the id in its `From` line (None if missing or zeros); `subject` is the
-    commit's subject without `[PATCH n/m]`, empty if the file has no mail head."""
+    """The header of a patch file. `commit` is the id in its `From` line. It is None if the id is missing or consists of
+    zeros. `subject` is the subject of the commit without `[PATCH n/m]`. It is empty if the file has no mail header."""
 
     commit: str | None
     subject: str
 
 
 def read_mail(data: bytes) -> PatchMail:
-    """Read the head of a patch file. Does not raise: a file without one gives an empty subject."""
+    """Read the header of a patch file. Does not raise: a file without a header gives an empty subject."""
     head = data[: 64 * 1024]
     commit = None
     found = _FROM_LINE.match(head)
@@ -49,7 +49,7 @@ def read_mail(data: bytes) -> PatchMail:
 
 
 def _decoded(subject: bytes) -> str:
-    """Return a header's text: RFC 2047 words if there are any, UTF-8 else."""
+    """Return the text of a header. RFC 2047 words are decoded. Otherwise the text is UTF-8."""
     if b"=?" not in subject:
         return subject.decode("utf-8", "replace")
     from email.errors import HeaderParseError

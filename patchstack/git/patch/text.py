@@ -1,6 +1,7 @@
-"""Read a patch file as text: its message and its diffs, each line with its number. This reader does not decide whether
-a patch applies: `git.apply` does. It reads everything that `git apply` accepts, including binary diffs and quoted
-names, so that lint rules see every line that is applied.
+"""Read a patch file as text: its message and its diffs, with line numbers.
+
+This reader does not decide whether a patch applies, because `git.apply` does. It reads everything that `git apply`
+accepts, including binary diffs and quoted names, so that lint rules see every applied line.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 
 class Line(NamedTuple):
-    """A line of a hunk: its number in the patch file, its sign (`+`, `-` or a blank), its text without newline, and
-    whether it ends with a newline."""
+    """A line of a hunk. `number` is its line number in the patch file. `sign` is `+`, `-` or a blank. `text` does not
+    include the newline. `ends` tells whether the line ends with a newline."""
 
     number: int
     sign: bytes
@@ -31,7 +32,8 @@ class TextLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedHunk:
-    """A hunk: the number of its header line and of the line after its last, the lines in its header, its own lines."""
+    """A hunk. `number` is the line of its header, and `end` is the line after its last line. `header` is the header's
+    text, and `lines` are the lines of the hunk."""
 
     number: int
     end: int
@@ -45,7 +47,7 @@ class PatchedHunk:
 
     @property
     def bare(self) -> bool:
-        """Whether it has no line of context."""
+        """Whether the hunk has no context lines."""
         return all(line.sign != b" " for line in self.lines)
 
     @property
@@ -56,8 +58,9 @@ class PatchedHunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedFile:
-    """The diff of one file, from line `number` up to line `end`. `old` is None for a creation, `new` for a deletion;
-    `binary` is the text of a binary diff, `modes` the mode lines; `copied` tells a copy from a rename."""
+    """The diff of one file. It begins at line `number` and ends before line `end`. `old` is None for a creation, and
+    `new` is None for a deletion. `binary` is the text of a binary diff. `modes` are the mode lines. `copied` is true
+    for a copy and false for a rename."""
 
     number: int
     end: int
@@ -87,8 +90,8 @@ class PatchedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchText:
-    """A parsed patch file. `subject` is the header as written, unfolded, on line `subject_line` (1 without one);
-    `message` is the body up to the `---` that git wrote; `outside` is every line that belongs to no hunk."""
+    """A parsed patch file. `subject` is the header as written, unfolded. `subject_line` is its line, or 1 if the file
+    has no subject. `message` is the body up to the `---` that git wrote. `outside` are all lines outside of hunks."""
 
     subject: bytes
     subject_line: int
@@ -98,7 +101,7 @@ class PatchText:
 
     @property
     def own(self) -> list[TextLine]:
-        """All lines that the patch itself contributes: those outside of hunks, and the added ones."""
+        """All lines that the patch itself contributes: the lines outside of hunks, and the added lines."""
         found = [*self.outside, *(TextLine(line.number, line.text) for file in self.files for line in file.added)]
         return sorted(found)
 
@@ -131,8 +134,11 @@ def read_text(data: bytes) -> PatchText:
 
 
 def old_line(data: bytes, header: int, offset: int) -> int:
-    """Return the 1-based line of a patch file that holds a line of a hunk's pre-image: the one at `offset` (from 0) in
-    the hunk whose header is on line `header`. It is the header's line if the hunk has no such line."""
+    """Return the 1-based line of the patch file that has a line of a hunk's pre-image.
+
+    The hunk is the one whose header is on line `header`. The line of the pre-image is given by its `offset`, counted
+    from 0. Return `header` if the hunk has no such line.
+    """
     before = -1
     for number, line in enumerate(data.split(b"\n")[header:], header + 1):
         if line.startswith((b"+", b"\\")):
@@ -151,7 +157,8 @@ _BARE = re.compile(rb"@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@")
 
 
 def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
-    """Return path and header of up to `most` hunks that insert without context, without reading the rest."""
+    """Return up to `most` hunks that insert without context, each as path and header. The rest of the file is not
+    read."""
     found: list[tuple[bytes, bytes]] = []
     at = data.find(_NO_LINES)
     for _ in range(_MOST_LOOKED_AT):
@@ -166,13 +173,14 @@ def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
 
 
 def unparsed_diff(data: bytes) -> bytes:
-    """Return the unparsed diffs of a patch file, up to the mail signature; the whole file if it has none."""
+    """Return the unparsed diffs of a patch file, up to the mail signature. Return the complete file if it has no
+    diff."""
     start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1
     return data[start:].partition(b"\n-- \n")[0]
 
 
 def starts_diff(lines: list[bytes], at: int) -> bool:
-    """Return whether a diff as git writes it starts at a line."""
+    """Return whether a diff in the form that git writes begins at a line."""
     return (
         lines[at].startswith(b"diff --git ")
         and at + 1 < len(lines)
@@ -181,7 +189,8 @@ def starts_diff(lines: list[bytes], at: int) -> bool:
 
 
 def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
-    """Return subject, its line, and the index of the first line of the body; 0 for a file without a mail head."""
+    """Return the subject, its line, and the index of the first line of the body. This index is 0 for a file without a
+    mail header."""
     if not lines or not _MAIL.match(lines[0]) or lines[0].startswith(b"Index: "):
         return b"", 1, 0
     subject, number = b"", 1
@@ -198,8 +207,10 @@ def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
 
 
 def _separator(lines: list[bytes], body: int) -> int:
-    """Return the index of the `---` that git wrote after the message: the first that is followed only by a diffstat and
-    a diff. If none is: the last before the first diff, or that diff, or the end.
+    """Return the index of the `---` line that git wrote after the message.
+
+    It is the first `---` that is followed only by a diffstat and a diff. If none is, it is the last `---` before the
+    first diff. Without such a line, return the index of the first diff, or of the end of the file.
     """
     last = None
     for at in range(body, len(lines)):
@@ -216,7 +227,7 @@ def _separator(lines: list[bytes], body: int) -> int:
 
 
 class _Reader:
-    """Walks the lines and sorts them into diffs and the rest."""
+    """Walks over the lines and separates the diffs from other lines."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
@@ -321,7 +332,7 @@ class _Reader:
 
 
 def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the two names of a `diff --git` line, which are equal if no other line has them."""
+    """Return the two names of a `diff --git` line. The names must be equal if no other line has them."""
     text = text.rstrip(b"\r")
     quoted = _QUOTED.match(text)
     if quoted:
@@ -332,7 +343,7 @@ def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _stripped(name: bytes) -> bytes | None:
-    """Return a name of a `---` or `+++` line without its first component; None for `/dev/null`."""
+    """Return the name of a `---` or `+++` line without its first component. Return None for `/dev/null`."""
     name = _unquoted(name.split(b"\t")[0].rstrip(b"\r"))
     return None if name == b"/dev/null" else name.partition(b"/")[2] or name
 

@@ -1,5 +1,6 @@
-"""Read the mail of a patch: author, date, and the trailers of its message. Trailers are found by git's rules (trailer.c
-of git 2.39, `git interpret-trailers --parse`), without configuration.
+"""Read the mail of a patch: author, date, and the trailers of its message.
+
+Trailers are found by git's rules (trailer.c of git 2.39, `git interpret-trailers --parse`), without configuration.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 
 from patchstack.git.patch.mail import read_mail
 
-# Metadata is kept in commit trailers, so that it is part of the fork's history.
+# Metadata is stored in commit trailers, so that it is part of the fork's history.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
 NEW_GATES = "new_gates"
 SCOPE, REASON, DROP_WHEN, DROP_CHECK = "scope", "reason", "drop_when", "drop_check"
-METADATA = (  # in the column order of tables
+METADATA = (  # in the order of table columns
     *(GROUP, SWITCH, DEFAULT, GATES, NEW_GATES, UPSTREAM, REPLACES),
     *(SCOPE, REASON, DROP_WHEN, DROP_CHECK),
 )
-_LISTS = (GATES, NEW_GATES, SCOPE)  # split at blanks and commas
+_LISTS = (GATES, NEW_GATES, SCOPE)  # values of these trailers are split at blanks and commas
 _KNOWN = {
     "switch": SWITCH,
     "default": DEFAULT,
@@ -53,8 +54,8 @@ class Trailer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The mail of a patch. `author` and `date` are the decoded headers, None if missing. `body` is the
-    text below the subject, up to git's `---`."""
+    """The mail of a patch. `author` and `date` are the decoded headers. They are None if they are missing. `body` is
+    the text below the subject, up to git's `---` line."""
 
     author: str | None
     date: str | None
@@ -71,7 +72,7 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read the text before the diff of a patch file. Does not raise: a file without mail head gives an empty
+    """Read the text before the diff of a patch file. Does not raise: a file without a mail header gives an empty
     message."""
     first = _FIRST_DIFF.search(data)
     mail = data[: first.start()] if first else data
@@ -84,7 +85,7 @@ def read_message(data: bytes) -> Message:
     from email.policy import compat32
 
     parsed = BytesParser(policy=compat32).parsebytes(mail)
-    # Use the raw headers: the parser damages UTF-8 without encoded words.
+    # Use the raw headers, because the parser damages UTF-8 without encoded words.
     headers = {name.lower(): str(value) for name, value in reversed(list(parsed.raw_items()))}
     payload = parsed.get_payload(decode=True)
     body = payload if isinstance(payload, bytes) else b""
@@ -100,7 +101,7 @@ def read_message(data: bytes) -> Message:
 
 
 def _header(value: str | None) -> str | None:
-    """Return a header as text: RFC 2047 words decoded, folded lines joined, raw bytes read as UTF-8."""
+    """Return a header as text. RFC 2047 words are decoded, folded lines are joined, and raw bytes are read as UTF-8."""
     if value is None:
         return None
     from email.errors import HeaderParseError
@@ -120,8 +121,8 @@ def _decoded(body: bytes, charset: str | None) -> str:
 
 
 def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
-    """Return the values of the trailers that patchstack knows, by name: `gates` for Gate and Gates, `new_gates` for
-    New-Gate, both split at blanks and commas, as is `scope`."""
+    """Return the values of the trailers that patchstack knows, by name. `gates` are the values of Gate and Gates, and
+    `new_gates` those of New-Gate. The values of both, and of `scope`, are split at blanks and commas."""
     found: dict[str, list[str]] = {}
     for trailer in trailers:
         name = _KNOWN.get(trailer.key.lower())
@@ -134,9 +135,9 @@ def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
 def parse_trailers(message: str) -> tuple[Trailer, ...]:
     """Return the trailers of a commit message, as `git interpret-trailers --parse` prints them.
 
-    They are the last paragraph, if all its lines are trailers, or if one is git's own (a sign-off, a cherry-pick note)
-    and a quarter are trailers; never the first paragraph. A line that begins with a blank continues the trailer above
-    it.
+    Trailers are in the last paragraph, which must not be the first one. Either all of its lines are trailers, or a
+    quarter of its lines are trailers and one of these is git's own (a sign-off, a cherry-pick note). A line that begins
+    with a blank continues the trailer above it.
     """
     lines = message.split("\n")
     if lines[-1] == "":
@@ -147,7 +148,7 @@ def parse_trailers(message: str) -> tuple[Trailer, ...]:
     going_on = False
     for line in lines[_start(lines) :]:
         if going_on and line[:1] in _BLANKS:
-            # An empty line counts as blank: its newline is one.
+            # An empty line counts as blank, because its newline is whitespace.
             found[-1][1].append(line)
             continue
         key = _KEY.match(line)
@@ -162,7 +163,7 @@ def _unfolded(value: str) -> str:
 
 
 def _start(lines: Sequence[str]) -> int:
-    """Return the index of the first trailer line, or the number of lines if there are no trailers."""
+    """Return the index of the first trailer line. Return the number of lines if there are no trailers."""
     title = next((i for i, line in enumerate(lines) if not line.startswith("#") and _is_blank(line)), len(lines))
     trailers = others = continuations = 0
     own = False

@@ -86,8 +86,9 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
 
 
 def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the places that a patch changes: the first of upstream's edits there and the one after the last, and the
-    same of the patch's edits. Edits of one place touch each other, and no other edit. Upstream may have none there."""
+    """Yield the places that a patch changes. A place has four indices: its first upstream edit and the one after its
+    last, and its first patch edit and the one after its last. The edits of one place touch each other, and no other
+    edit. A place may have no upstream edits."""
     done = place = 0
     while place < len(patch):
         begun, start = place, patch[place].at
