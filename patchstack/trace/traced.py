@@ -227,9 +227,10 @@ def read_traced(
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")
+        lines = f"{reading.lines:,} line{'' if reading.lines == 1 else 's'}"
         raise TraceUnreadable(
-            f"{names}: {reading.lines:,} lines, and none is a known record or line of llama.cpp",
-            hint="traces go to standard error: run with a switch such as LLAMA_LAYOUT_TRACE=1000000, and 2> LOG",
+            f"no known record or llama.cpp line in {names} ({lines})",
+            hint="traces go to standard error: set a switch such as LLAMA_LAYOUT_TRACE=1000000, and add 2> LOG",
         )
     found = findings(reading)
     return Traced(
