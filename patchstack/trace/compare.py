@@ -1,4 +1,4 @@
-"""Compare two logs: check that the workload is the same, and find the routes, types and shapes that differ."""
+"""Compare two logs: check that their workloads are the same, and find the routes, types and shapes that differ."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Evidence:
 
 
 def evidence(first: Reading, second: Reading) -> tuple[Evidence, ...]:
-    """Return the properties of the workload that both logs show. Properties that a build or a switch may change are
-    omitted: routes, types, memory, times, and the rows that speculation adds."""
+    """Return the properties of the workload that both logs show. Properties that may differ between builds or switches
+    are left out: routes, types, memory, times, and the rows that speculation adds."""
     return (*_settings(first, second), *_tokens(first, second), *_weights(first, second))
 
 
@@ -76,7 +76,7 @@ def _tokens(first: Reading, second: Reading) -> Iterator[Evidence]:
 
 
 def _weights(first: Reading, second: Reading) -> Iterator[Evidence]:
-    """Yield evidence from weights: in the same model, weights of the same name have the same shape."""
+    """Yield evidence from weights: if the model is the same, weights with the same name have the same shape."""
     mine, theirs = _shapes(first), _shapes(second)
     both = sorted(mine.keys() & theirs.keys())
     if both:
@@ -102,8 +102,8 @@ def _shapes(reading: Reading) -> dict[tuple[str, str], str]:
 
 
 class Change(StrEnum):
-    """The change of calls from the first log to the second. UNSEEN: one log has no record of them, but its records are
-    incomplete."""
+    """The change of calls from the first log to the second. `UNSEEN` means that one log has no record of the calls, but
+    its records are incomplete."""
 
     SAME = "same"
     MORE = "more"
@@ -115,7 +115,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Calls of one route (and shape, if `about` is not empty) in both logs."""
+    """Calls with the same route in both logs. If `about` is not empty, the calls also have the same shape."""
 
     trace: str
     route: str
@@ -129,9 +129,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The comparison of two logs. `routes` and `shapes` are all pairs, `only_first` and `only_second` the traces that
-    only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` is how many CUDA
-    graphs each log replayed, None if unknown."""
+    """The comparison of two logs. `routes` and `shapes` are all pairs. `only_first` and `only_second` are the traces
+    that only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` are the
+    numbers of CUDA graphs that each log replayed. A number is None if it is not known."""
 
     evidence: tuple[Evidence, ...]
     routes: tuple[Pair, ...]
@@ -148,18 +148,18 @@ class Comparison:
 
     @property
     def workload_verdict(self) -> Verdict:
-        """PASS if all properties of the workload that both logs show are equal; INVALID if not, or if there are
-        none."""
+        """PASS if all properties of the workload that both logs show are equal. INVALID if some differ, or if the logs
+        show no common property."""
         return Verdict.PASS if self.evidence and not self.differing else Verdict.INVALID
 
     @property
     def same(self) -> bool:
-        """Whether every route and shape occurs equally often."""
+        """Whether every route and shape occurs equally often in both logs."""
         return bool(self.shapes) and all(one.change is Change.SAME for one in self.shapes)
 
     @property
     def same_kinds(self) -> bool:
-        """Whether the same routes and shapes occur, however often."""
+        """Whether the same routes and shapes occur in both logs. Their numbers may differ."""
         return bool(self.shapes) and all(one.first and one.second for one in self.shapes)
 
 

@@ -1,5 +1,5 @@
-"""Extract the single figures of a log: a server's steps, drafts, graphs, times, buffers, checkpoints; each with the
-reason if it must not be used."""
+"""Extract the single figures of a log: a server's steps, drafts, graphs, times, buffers and checkpoints. A figure that
+must not be used has the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _LENGTH_OF_STEP = ("decode_tokens", "prompt_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One figure: its source, its name, its value as text, a note, and why it must not be used (empty if it may be)."""
+    """One figure: its source, its name, its value as text, and a note. `invalid` is the reason why the figure must not
+    be used. It is empty if the figure may be used."""
 
     trace: str
     name: str
@@ -43,7 +44,7 @@ class Fact:
 
 
 def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
-    """Return the figures of a log, in the order of its traces, llama.cpp's own last."""
+    """Return the figures of a log, in the order of its traces. llama.cpp's own figures are last."""
     found = []
     for trace in reading.traces:
         broken = [one for one in findings if one.holds is False and one.trace in (trace.name, "log")]
@@ -53,8 +54,8 @@ def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
 
 
 def figures_of(trace: Trace) -> Figures | None:
-    """Return a trace's figures: the summary's, which count everything, else those of its records; None if some came
-    after the table was full."""
+    """Return the figures of a trace. The figures of the summary are used if it has some, because they count everything.
+    Otherwise the figures are computed from the records. Return None if records came after the table was full."""
     if trace.summaries:
         return summed(trace.summaries)
     return None if trace.overflowed else recounted(trace)
@@ -158,7 +159,8 @@ def _of_log(log: Log, denied: Sequence[LogCheck]) -> Iterator[Fact]:
 
 
 def acceptance_note(line: Acceptance) -> str:
-    """Return how the acceptance is computed: `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 + 0.691`."""
+    """Return how the acceptance is computed, for example `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 +
+    0.691`."""
     text = f"{line.accepted:,} of {line.generated:,}"
     if line.rates:
         text += f"; mean length {mean_length(line.rates):g} = 1 + {' + '.join(line.rates)}"
@@ -166,7 +168,7 @@ def acceptance_note(line: Acceptance) -> str:
 
 
 def _why(broken: Sequence[LogCheck], key: str) -> str:
-    """Return why a figure must not be used: the contradiction that affects it."""
+    """Return why a figure must not be used: the contradiction that affects the figure."""
     found = next((one for one in broken if key in one.spoils), None)
     if found is None:
         return ""

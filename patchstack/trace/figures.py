@@ -1,4 +1,4 @@
-"""Group the counts of a trace in rows, and compute the minimum of bytes and operations of each call."""
+"""Group the counts of a trace into rows, and compute the minimum number of bytes and operations of each call."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _F32 = 4
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Operations and bytes of one call, None if its shapes do not determine them."""
+    """The operations and bytes of one call. A value is None if the shapes of the call do not determine it."""
 
     operations: int | None
     bytes: int | None
 
     def times(self, calls: int) -> Work:
-        """Return the work of `calls` calls."""
+        """Return the work of `calls` such calls."""
         return Work(
             None if self.operations is None else self.operations * calls,
             None if self.bytes is None else self.bytes * calls,
@@ -42,7 +42,7 @@ NONE = Work(None, None)
 
 
 def work_of(trace: str, values: Mapping[str, Value]) -> Work:
-    """Return the work of one call of that trace."""
+    """Return the work of one call of a trace."""
     make = _MAKERS.get(trace)
     if make is None:
         return NONE
@@ -51,7 +51,7 @@ def work_of(trace: str, values: Mapping[str, Value]) -> Work:
     try:
         return make(numbers, types)
     except KeyError:
-        return NONE  # the table was full, and the shape is not known
+        return NONE  # the table was full, so the shape is not known
 
 
 def _bytes(*parts: int | None) -> int | None:
@@ -124,13 +124,14 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, int], Mapping[str, str]], Work]] = 
 
 _About = Callable[[Cell], str]
 DECODE_TOKENS = 128
-"""A call with up to this many tokens is decode-like: the notebook's limit, for 128 streams."""
+"""A call with at most this many tokens counts as decode. This is the limit of the notebook, for 128 streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Calls that share `route` (with the types) and `about` (a shape or tensors; empty for a row of a route). `decode`
-    and `prefill` are the numbers of calls for few and for many tokens, None if the trace has no numbers of tokens."""
+    """Calls with the same `route` (which includes the types) and the same `about`. `about` is a shape or tensors. It is
+    empty for the row of a route. `decode` and `prefill` are the numbers of calls with few and with many tokens. They
+    are None if the trace has no numbers of tokens."""
 
     trace: str
     route: str
@@ -144,8 +145,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The distribution of calls over values: the number of distinct values, the entropy of their shares in bits (0 if
-    all are equal), the most frequent value and its share."""
+    """The distribution of calls over values. `distinct` is the number of distinct values. `entropy` is the entropy of
+    their shares in bits, which is 0 if all values are equal. `top` is the most frequent value, and `top_share` is its
+    share."""
 
     distinct: int
     entropy: float
@@ -154,7 +156,7 @@ class Spread:
 
 
 def spread(counts: Mapping[str, int]) -> Spread | None:
-    """Return the spread of counts by value, None without counts."""
+    """Return the spread of counts by value. Return None if there are no counts."""
     total = sum(counts.values())
     if not total:
         return None
@@ -169,20 +171,20 @@ def spread(counts: Mapping[str, int]) -> Spread | None:
 
 
 def route_text(trace: Trace, cell: Cell) -> str:
-    """Return route and types of a call: `mmq nvfp4`."""
+    """Return the route and the types of a call, for example `mmq nvfp4`."""
     return " ".join(str(value) for key, value in _pairs(trace, cell) if key in ROUTE_KEYS | TYPE_KEYS and value != "-")
 
 
 def shape_text(trace: Trace, cell: Cell) -> str:
-    """Return the numbers of a call: `ne0=4096 ne1=16`."""
+    """Return the numbers of a call, for example `ne0=4096 ne1=16`."""
     return " ".join(f"{key}={value}" for key, value in _pairs(trace, cell) if _is_shape(key))
 
 
 def tensor_text(trace: Trace, cell: Cell) -> str:
-    """Return the tensors of a call: `blk.N.attn_q.weight -> Qcur-N`."""
+    """Return the tensors of a call, for example `blk.N.attn_q.weight -> Qcur-N`."""
     names = {key: str(value) for key, value in _pairs(trace, cell) if key in TENSOR_KEYS and value != "-"}
     sources = " + ".join(names[key] for key in ("src0", "src1") if key in names)
-    # The weight identifies the multiplication; several share the same activation.
+    # The weight identifies the multiplication, because several multiplications share the same activation.
     if trace.format.tokens is not None and "src0" in names:
         sources = names["src0"]
     return f"{sources} -> {names['dst']}" if sources and "dst" in names else sources or names.get("dst", "")
@@ -197,13 +199,14 @@ def _pairs(trace: Trace, cell: Cell) -> Iterable[tuple[str, Value]]:
 
 
 def has_routes(trace: Trace) -> bool:
-    """Return whether its records are calls with a route or a tile shape, by which they are counted."""
+    """Return whether the records of a trace are calls with a route or a tile shape. Such calls are counted by route or
+    tile shape."""
     calls = tokens_key(trace.format, trace.keys) is not None or "op" in trace.keys or trace.format.open
     return bool(trace.cells) and calls
 
 
 def by_route(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route with its types, the most calls first."""
+    """Return a row for each route with its types. The row with the most calls is first."""
     return _rows(trace, lambda cell: "", decode_tokens)
 
 
@@ -213,14 +216,14 @@ def by_shape(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
 
 
 def by_tensor(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route and its tensors, with layers combined; empty for a trace without names."""
+    """Return a row for each route and its tensors. Layers are combined. Return no rows for a trace without names."""
     if not TENSOR_KEYS & set(trace.keys):
         return []
     return _rows(trace, lambda cell: tensor_text(trace, cell), decode_tokens)
 
 
 def spread_of(rows: Sequence[Row]) -> Spread | None:
-    """Return how calls spread over rows."""
+    """Return the distribution of calls over rows."""
     return spread({f"{row.route} {row.about}".strip(): row.calls for row in rows})
 
 

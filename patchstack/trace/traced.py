@@ -26,7 +26,8 @@ _COMPRESSED = {b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A log that was read. `changed` is how it changed during reading, empty if it did not."""
+    """A log that was read. `changed` describes how the log changed while it was read. It is empty if the log did not
+    change."""
 
     name: str
     size: int
@@ -34,10 +35,11 @@ class Source:
 
 
 def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[Source, ...]]:
-    """Read logs as one. A file is read up to its size at opening, so that reading a growing file ends.
+    """Read several logs as one log. A file is read up to the size that it has when it is opened, so that reading a
+    growing file ends.
 
-    Raises `MissingError` for a log that does not exist or a directory without files, `UsageError` for a path that
-    cannot be a log, such as a device.
+    Raises `MissingError` for a log that does not exist or a directory without files. Raises `UsageError` for a path
+    that cannot be a log, such as a device.
     """
     reader = Reader()
     sources = []
@@ -49,7 +51,7 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
 
 
 def files_of(paths: Sequence[str]) -> list[str]:
-    """Return the files for the given paths: a directory is replaced by all files below it, without hidden files and
+    """Return the files for the given paths. A directory is replaced by all files below it, without hidden files and
     links."""
     files: list[str] = []
     for path in paths:
@@ -144,23 +146,25 @@ _OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
 
 
 def verdict_of_finding(finding: LogCheck) -> Verdict:
-    """Return PASS if it holds, FAIL for a contradiction, INVALID if the log does not show it."""
+    """Return PASS if the check holds, FAIL for a contradiction, and INVALID if the log does not show enough to
+    decide."""
     return _OF[finding.holds]
 
 
 def verdict_of_answer(answer: Answer) -> Verdict:
-    """Return PASS if the log shows what was expected, FAIL if it shows the opposite, INVALID if it shows neither."""
+    """Return PASS if the log shows what was expected, FAIL if it shows the opposite, and INVALID if it shows
+    neither."""
     return _OF[answer.holds]
 
 
 def usable(findings: Sequence[LogCheck]) -> bool:
-    """Return whether every figure of the log may be used: there are no contradictions."""
+    """Return whether every figure of the log may be used, which requires that the log has no contradictions."""
     return not any(one.holds is False for one in findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A log with its checks and answers. Calls for up to `decode_tokens` tokens are decode-like."""
+    """A log with its checks and answers. A call with at most `decode_tokens` tokens counts as decode."""
 
     sources: tuple[Source, ...]
     reading: Reading
@@ -171,7 +175,7 @@ class Traced:
 
     @property
     def name(self) -> str:
-        """The log's name for people, or the number of logs."""
+        """The name of the log for users, or the number of logs if there are several."""
         return self.sources[0].name if len(self.sources) == 1 else f"{len(self.sources)} logs"
 
     def contradicts(self, trace: Trace) -> bool:
@@ -182,35 +186,37 @@ class Traced:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts of reading: those of the expectations, if any; else INVALID if a figure must not be used."""
+        """The verdicts of reading. If there are expectations, these are their verdicts. Otherwise, the verdict is
+        INVALID if a figure must not be used."""
         if self.answers:
             return tuple(verdict_of_answer(one) for one in self.answers)
         return (Verdict.PASS if usable(self.findings) else Verdict.INVALID,)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdicts of reading as one."""
+        """The combined verdict of reading."""
         return overall(self.verdicts)
 
     @property
     def checks_verdict(self) -> Verdict:
-        """The verdicts of checking as one."""
+        """The combined verdict of checking."""
         return overall(self.checked)
 
     @property
     def checked(self) -> tuple[Verdict, ...]:
-        """The verdicts of checking: one for each check, none if there is nothing to check."""
+        """The verdicts of checking: one for each check. It is empty if there is nothing to check."""
         return tuple(verdict_of_finding(one) for one in self.findings)
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return one verdict for several: FAIL before INVALID before PASS, and INVALID for none."""
+    """Combine several verdicts. FAIL has priority over INVALID, and INVALID over PASS. Return INVALID if there are no
+    verdicts."""
     order = (Verdict.FAIL, Verdict.INVALID, Verdict.PASS)
     return next((one for one in order if one in verdicts), Verdict.INVALID)
 
 
 def read_two(first: str, second: str, stdin: IO[bytes]) -> tuple[Traced, Traced]:
-    """Read two logs. Raises what `read_traced` raises, and `UsageError` for a log that is given twice."""
+    """Read two logs. Raises the same errors as `read_traced`, and `UsageError` if the same log is given twice."""
     files_of((first, second))
     return read_traced((first,), stdin), read_traced((second,), stdin)
 
