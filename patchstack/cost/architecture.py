@@ -49,11 +49,11 @@ class Layer:
 class Layout:
     """The memory of a model.
 
-    `layers` includes the draft blocks, `n_layer` does not. `window` is `n_swa` in tokens; 0 if the model sets none. A
-    `chunked` window begins at a multiple of `window`. `state_r` and `state_s` are the numbers of f32 elements of R and
-    S in one row of a recurrent layer. `indexer` is the length of an indexer's key; 0 if the model has no indexer.
-    `trained` is the training context in tokens. `rolls_back` is whether recurrent layers have rows for rolling back
-    drafted tokens.
+    `layers` includes the draft blocks, and `n_layer` does not. `window` is `n_swa` in tokens. It is 0 if the model has
+    no window. A `chunked` window begins at a multiple of `window`. `state_r` and `state_s` are the numbers of f32
+    elements of R and S in one row of a recurrent layer. `indexer` is the length of an indexer's key. It is 0 if the
+    model has no indexer. `trained` is the training context in tokens. `rolls_back` is true if recurrent layers have
+    rows for rolling back drafted tokens.
     """
 
     architecture: str
@@ -116,13 +116,12 @@ _ATTENTION = _named(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """The rule by which an architecture gives layers a window.
+    """The rule that determines which layers of an architecture have a window.
 
-    `period`: in every group of this many layers, one layer has no window. It is the first of the group if
-    `dense_first`, else the last. 0 means that the file has an array instead.
-    `array`: an array in the file replaces the period.
-    `size`: the window in tokens if the file has no size, or always if `fixed`.
-    `optional`: no layer has a window if `sliding_window` is missing in the file or 0.
+    `period`: in every group of this many layers, one layer has no window. This is the first layer of the group if
+    `dense_first` is true, otherwise the last. A period of 0 means that the file has an array instead. `array`: an array
+    in the file replaces the period. `size`: the window in tokens if the file has no size. If `fixed` is true, it always
+    applies. `optional`: no layer has a window if `sliding_window` is missing in the file or is 0.
     """
 
     period: int
@@ -309,8 +308,8 @@ def _has_window(layer: int, period: int, dense_first: bool) -> bool:
 
 
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
-    """Return the numbers of elements of a head's key and value. The entry True is for layers with a window, the entry
-    False for the other layers."""
+    """Return the number of elements of a head's key and value. The entry True is for layers with a window, and the
+    entry False is for the other layers."""
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
         key = model.number("attention.key_length", usual)
@@ -337,7 +336,7 @@ def _has_mla(model: Model) -> bool:
 
 
 def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
-    """Return the numbers of elements of R and S in one row. Source: `llama_hparams::n_embd_r` and `n_embd_s`."""
+    """Return the number of elements of R and of S in one row. Source: `llama_hparams::n_embd_r` and `n_embd_s`."""
     architecture, width = model.architecture, model.number("embedding_length")
     if "rwkv" in architecture:
         head = model.number("wkv.head_size")

@@ -33,10 +33,10 @@ class Measured:
     """The measured times of `streams` sequences.
 
     Each sequence has `before` cached tokens, a prompt of `prompt` tokens, and `generated` decode steps.
-    `prefill_seconds` is the time of all prompts together, `decode_seconds` the time of all steps. None means that the
-    time was not measured. If `shared`, the prompt is processed once for all sequences. `ubatch` is in tokens. `options`
-    are the options of the run; None means the options of the workload. `what` is the name of the row; empty for the
-    default name.
+    `prefill_seconds` is the time of all prompts together, and `decode_seconds` is the time of all steps. They are None
+    if the time was not measured. If `shared` is true, the prompt is processed once for all sequences. `ubatch` is in
+    tokens. `options` are the options of the run. If they are None, the options of the workload apply. `what` is the
+    name of the row. It is empty for the default name.
     """
 
     source: str
@@ -72,13 +72,14 @@ class Compared:
 
     @property
     def share(self) -> float | None:
-        """The floor divided by the measured time. 1 means that the machine reached its floor. None if unknown."""
+        """The floor divided by the measured time. 1 means that the machine reached its floor. It is None if the floor
+        is unknown."""
         return None if self.floor is None else self.floor / self.measured
 
 
 def read_row(line: bytes, place: str, *, source: str) -> Measured:
-    """Parse a row of `llama-batched-bench --output-format jsonl`. Raises `UsageError` that names `place` if the line is
-    not such a row."""
+    """Parse a row of `llama-batched-bench --output-format jsonl`. If the line is not such a row, raises `UsageError`,
+    which names `place`."""
     try:
         found = json.loads(line)
         row = Measured(
@@ -193,9 +194,9 @@ def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
 def over_floor(
     work: Workload, source: str, what: str, streams: int, measured: float, read: float, bandwidth: float, tokens: float
 ) -> Compared:
-    """Compare a measured time with the floor of the `read` bytes. `bandwidth` is in bytes a second.
+    """Compare a measured time with the floor for reading `read` bytes. `bandwidth` is in bytes a second.
 
-    `tokens` is the number of tokens in a step, which decides how many experts the step reads.
+    `tokens` is the number of tokens in a step, which determines how many experts the step reads.
     """
     floor = read / bandwidth
     if floor <= measured:
@@ -229,9 +230,9 @@ def over_floor(
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     """Compare the time of one group of tensors with its floor, from a text such as `experts=43.5ms@128`.
 
-    The form is `GROUP=TIME@STREAMS`; the default for STREAMS is 1. The group `state` is the recurrent state,
-    which a step reads and writes. Raises `UsageError` for any other text, and `MissingError` if a step reads no bytes
-    of the group.
+    The form is `GROUP=TIME@STREAMS`, and the default for STREAMS is 1. The group `state` is the recurrent state, which
+    a step reads and writes. Raises `UsageError` for any other text, and `MissingError` if a step reads no bytes of the
+    group.
     """
     match = _PART.match(text.strip())
     names = [one.value for one in Group]

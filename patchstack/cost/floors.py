@@ -39,7 +39,7 @@ class DecodeFloor:
     """The floor of a decode step of `streams` sequences with `length` tokens each.
 
     `parts` has the bytes of each group. `seconds` is the time of one step. `tokens` is the number of tokens that one
-    step gives over all streams, if every drafted token is accepted.
+    step generates over all streams, if every drafted token is accepted.
     """
 
     streams: int
@@ -64,7 +64,8 @@ class DecodeFloor:
 
 
 def kv_token_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Layer] | None = None) -> int:
-    """Return the bytes that one token adds to the caches of one sequence. Only `layers` count, by default all."""
+    """Return the bytes that one token adds to the caches of one sequence. Only the given `layers` count, which are all
+    layers by default."""
     cached = layout.cached if layers is None else layers
     total = sum(key_bytes(one, options) + value_bytes(one, options) for one in cached)
     return total + _indexer_bytes(layout, options, cached)
@@ -73,7 +74,7 @@ def kv_token_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Laye
 def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: Sequence[Layer] | None = None) -> int:
     """Return the bytes of a sequence's caches that one token reads if the sequence has `length` tokens.
 
-    Layers with a window read at most the window. Only `layers` count, by default all.
+    Layers with a window read no more than the window. Only the given `layers` count, which are all layers by default.
     """
     cached = layout.cached if layers is None else layers
     total = 0
@@ -84,8 +85,8 @@ def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: S
 
 
 def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
-    """Return the mean number of cache bytes that a token reads, over `count` tokens of one sequence after the first
-    `first` tokens."""
+    """Return the mean number of cache bytes that a token reads. The mean is over `count` tokens of one sequence, after
+    its first `first` tokens."""
     layers, window = step_layers(work.layout), work.layout.window
     knee = min(max(first, window), first + count)
 
@@ -97,7 +98,7 @@ def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
 
 
 def step_layers(layout: Layout) -> tuple[Layer, ...]:
-    """Return the layers with a cache that every step runs. Draft blocks are excluded, even if they have a cache."""
+    """Return the layers with a cache that every step computes. Draft blocks are excluded, even if they have a cache."""
     return tuple(one for one in layout.cached if one.number < layout.n_layer)
 
 
@@ -171,8 +172,8 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
     """Return the smallest number of streams for which KV cache and state have more bytes than the weights.
 
-    Return None if this number is above `most`. A bisection finds it, because each stream adds the same number of KV and
-    state bytes, while the bytes of weights grow more and more slowly.
+    Return None if this number is above `most`. It is found by bisection, because each stream adds the same number of KV
+    and state bytes, while the bytes of weights grow more and more slowly.
     """
 
     def outweighed(streams: int) -> bool:
@@ -192,9 +193,9 @@ def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
 class PrefillFloor:
     """The floor of one ubatch of `tokens` tokens, after `before` earlier tokens of the sequence.
 
-    `parts` has the bytes of each group, `operations` the operations for each peak. `memory`, `compute` and `seconds`
-    are in seconds; `seconds` is the larger of `memory` and `compute`. If a peak is unknown, `compute` and `seconds` are
-    None, and `lacking` names the unknown peaks.
+    `parts` has the bytes of each group, and `operations` has the operations for each peak. `memory`, `compute` and
+    `seconds` are in seconds. `seconds` is the larger of `memory` and `compute`. If a peak is unknown, `compute` and
+    `seconds` are None, and `lacking` names the unknown peaks.
     """
 
     before: int
@@ -243,8 +244,8 @@ def prefill_floors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ubatch:
-    """The bytes of weights and the operations without attention of an ubatch with `tokens` tokens. Both are independent
-    of the tokens before the ubatch."""
+    """The bytes of weights and the operations (without attention) of an ubatch with `tokens` tokens. Both are
+    independent of the tokens before the ubatch."""
 
     tokens: int
     weights: Mapping[str, float]

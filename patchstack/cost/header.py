@@ -101,7 +101,7 @@ _TEXT_KEPT = 1 << 20  # a text with more bytes is skipped
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
     """A value that was skipped: an array of text, a long array of numbers, or a long text. `length` is the number of
-    elements, or of bytes for a text."""
+    elements of an array, or the number of bytes of a text."""
 
     length: int
 
@@ -111,8 +111,8 @@ Value = int | float | bool | str | tuple[int | float | bool, ...] | Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of the file `path`. `shape` is in ggml's order: the length of a row is first. `offset` is in bytes from
-    the start of the file."""
+    """A tensor of the file `path`. `shape` is in ggml's order, with the length of a row first. `offset` is in bytes
+    from the start of the file."""
 
     name: str
     shape: tuple[int, ...]
@@ -278,8 +278,11 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
     def _skip_texts(self, count: int) -> None:
-        """Skip `count` texts. This loop takes most of the time for a header with a vocabulary. So it creates no objects
-        except lengths, and finds the end of the window by a failed read."""
+        """Skip `count` texts.
+
+        This loop takes most of the time for a header with a vocabulary. So it creates no objects except lengths, and it
+        finds the end of the window by a failed read.
+        """
         read = struct.Struct("<Q").unpack_from
         left = count
         while left:
@@ -349,7 +352,7 @@ class _Reader:
         return name, shape, kind, self.u64()
 
 
-_LIMIT = 1 << 20  # elements
+_LIMIT = 1 << 20  # the maximum number of elements
 
 
 def read_values(tensor: Tensor) -> tuple[float, ...]:

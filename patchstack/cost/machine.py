@@ -24,7 +24,7 @@ _FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) ?([A-Za-z/]+)\Z
 
 
 class Origin(StrEnum):
-    """The origin of a figure. A result from figures of different origins names the origins."""
+    """The origin of a figure. A result that uses figures of different origins names these origins."""
 
     SPECIFIED = "specified"
     MEASURED = "measured"
@@ -47,7 +47,7 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The figure in the unit of its source: `273 GB/s`."""
+        """The figure in the unit of its source, for example `273 GB/s`."""
         scale = {**_BANDWIDTH, **_BYTES, **_SPEED}[self.unit]
         return f"{self.value / scale:,.6g} {self.unit}"
 
@@ -109,9 +109,9 @@ def shipped_machines() -> dict[str, Path]:
 
 
 def find_machine(name: str) -> Machine:
-    """Return the machine with the name of a shipped file or the path of a YAML file.
+    """Return the machine with the given name, which is the name of a shipped file or the path of a YAML file.
 
-    Raises `MissingError` if it does not exist, and `ConfigError` with every problem in the file.
+    Raises `MissingError` if the file does not exist, and `ConfigError` with every problem in the file.
     """
     shipped = shipped_machines()
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
@@ -123,7 +123,7 @@ def find_machine(name: str) -> Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """Read a machine file. Raises `ConfigError` with every problem and its line."""
+    """Read a machine file. Raises `ConfigError` with every problem and its line number."""
     from ruamel.yaml.comments import CommentedMap
 
     from patchstack.workspace.node import Node, read_yaml
@@ -147,8 +147,8 @@ def read_machine(path: Path) -> Machine:
 
 
 def _figure(parent: Node, key: str, units: Mapping[str, float]) -> Figure | None:
-    """Return the figure under a key of a machine file. Return None if it is missing or invalid. Problems are added to
-    the list of `parent`."""
+    """Return the figure under a key of a machine file. Return None if the figure is missing or invalid. Problems are
+    added to the problems of `parent`."""
     node = parent.mapping(key)
     if node is None:
         return None

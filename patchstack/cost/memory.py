@@ -1,8 +1,8 @@
 """Compute the bytes that llama.cpp at the pin allocates for a model and a command line, by purpose.
 
 Sources: `src/llama-context.cpp` (contexts), `src/llama-kv-cache*.cpp`, `src/llama-memory-recurrent.cpp`, and
-`tools/server/server-context.cpp` (checkpoints). Sizes are tensor sizes; a device may round a buffer up by some bytes.
-Compute buffers are not included, because they depend on the graph and not on the header.
+`tools/server/server-context.cpp` (checkpoints). Sizes are those of tensors. A device may round the size of a buffer up
+by some bytes. Compute buffers are not included, because they depend on the graph and not on the header.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _F32 = TENSOR_TYPES[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """The sizes of a context. `context` is the total size in tokens, `stream` the size of one stream in tokens.
-    `streams` and `slots` are numbers. `batch` and `ubatch` are in tokens."""
+    """The sizes of a context. `context` is the total size in tokens, and `stream` is the size of one stream in tokens.
+    `streams` and `slots` are counts. `batch` and `ubatch` are in tokens."""
 
     context: int
     stream: int
@@ -70,9 +70,9 @@ class Memory:
     """The allocations of a server, in bytes.
 
     `output` is the size of the logits. `checkpoint_bytes` is the largest size of one checkpoint, and `checkpoints` is
-    the largest number in one slot; both are 0 if the model needs no checkpoints. `spaced` is the number of checkpoints
-    that the spacing allows for plain completions; chat requests have one more for every last user message.
-    `prompt_cache_bytes` is None without a limit.
+    the largest number of checkpoints in one slot. Both are 0 if the model needs no checkpoints. `spaced` is the number
+    of checkpoints that the spacing allows for plain completions. Chat requests have one more for every last user
+    message. `prompt_cache_bytes` is None if the prompt cache has no limit.
     """
 
     cells: Cells
@@ -170,18 +170,18 @@ def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
 
 
 def needs_checkpoints(layout: Layout, options: ServerOptions) -> bool:
-    """Return whether a slot needs a checkpoint to go back to a shorter prefix of its tokens."""
+    """Return whether a slot needs a checkpoint to return to a shorter prefix of its tokens."""
     if layout.kind in (Kind.RECURRENT, Kind.HYBRID):
         return True
     return layout.window > 0 and not options.swa_full
 
 
 def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, tokens: int | None = None) -> int:
-    """Return the bytes of a checkpoint after `tokens` tokens (default: the size of the window). Return 0 if the model
-    needs no checkpoints.
+    """Return the bytes of a checkpoint after `tokens` tokens. The default for `tokens` is the size of the window.
+    Return 0 if the model needs no checkpoints.
 
     A checkpoint has the rows of the recurrent state, and the cells of the window with their positions. Source:
-    `state_write` in `llama-memory-recurrent.cpp` and `llama-kv-cache.cpp`; `state_seq_get_size` adds 8 bytes.
+    `state_write` in `llama-memory-recurrent.cpp` and `llama-kv-cache.cpp`. `state_seq_get_size` adds 8 bytes.
     """
     if not needs_checkpoints(layout, options) or not options.checkpoints:
         return 0
@@ -217,8 +217,8 @@ def draft_options(options: ServerOptions) -> ServerOptions:
 
 
 def largest_context(models: Sequence[Loaded], room: int) -> int:
-    """Return the largest context, in tokens, for which the weights, caches and states of all models fit in `room`
-    bytes. Return 0 if no context fits."""
+    """Return the largest context in tokens for which the weights, caches and states of all models fit in `room` bytes.
+    Return 0 if no context fits."""
 
     def fits(value: int) -> bool:
         context = value * _PADDING
@@ -228,7 +228,7 @@ def largest_context(models: Sequence[Loaded], room: int) -> int:
 
 
 def most_slots(models: Sequence[Loaded], room: int) -> int:
-    """Return how many slots fit in `room` bytes if each slot keeps its current context. Return 0 if none fits."""
+    """Return how many slots fit in `room` bytes if each slot keeps its current context. Return 0 if no slot fits."""
     first = models[0]
     each = cells(first.layout, first.options)
 
@@ -244,7 +244,7 @@ def _device(one: Loaded, options: ServerOptions) -> int:
 
 
 def _largest(fits: Callable[[int], bool], most: int = 1 << 24) -> int:
-    """Return the largest number from 1 to `most` that fits. Return 0 if none fits. `fits` must be monotonic."""
+    """Return the largest number from 1 to `most` that fits. Return 0 if no number fits. `fits` must be monotonic."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -323,8 +323,8 @@ def state_rows_more(layout: Layout, options: ServerOptions) -> int:
 
 
 def _spaced(options: ServerOptions, sizes: Cells) -> int:
-    """Return how many checkpoints a slot's context allows. Between two checkpoints there are more than `spacing`
-    tokens."""
+    """Return how many checkpoints the context of a slot allows. Two checkpoints are more than `spacing` tokens
+    apart."""
     return min(options.checkpoints, 1 + (sizes.stream - 2) // (options.spacing + 1))
 
 

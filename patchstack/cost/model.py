@@ -19,7 +19,7 @@ _SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The headers of a model's files. `keys` are from the first file, `tensors` from all files."""
+    """The headers of a model's files. `keys` are from the first file, and `tensors` are from all files."""
 
     path: Path
     headers: tuple[Header, ...]
@@ -64,8 +64,8 @@ class Model:
         return found
 
     def per_layer(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
-        """Return a number for each of the `layers` layers. The key has an array, or one number for all layers. Raises
-        `UsageError` if the array has a different length, and like `number`."""
+        """Return one number for each of the `layers` layers. The value of the key is an array, or one number for all
+        layers. Raises `UsageError` if the array has a different length, and in the same cases as `number`."""
         found = self.value(key)
         if isinstance(found, tuple):
             whole = [one for one in found if isinstance(one, int) and one >= 0]
@@ -82,8 +82,8 @@ class Model:
 
     @property
     def vocabulary(self) -> int:
-        """The size of the vocabulary: the number of tokens of the tokenizer, else `vocab_size`, else the number of rows
-        of `token_embd`. Raises `UsageError` if all three are missing."""
+        """The size of the vocabulary. It is the number of tokens of the tokenizer, or else `vocab_size`, or else the
+        number of rows of `token_embd`. Raises `UsageError` if all three are missing."""
         found = self.keys.get("tokenizer.ggml.tokens")
         if isinstance(found, Skipped):
             return found.length
@@ -174,15 +174,16 @@ def _whole(header: Header, key: str) -> int | None:
 
 
 COPIED = 1 << 16
-"""The limit in bytes for tensors that `write_shape` copies. Norms, biases and decays are below it, weights are not."""
+"""The maximum size in bytes of tensors that `write_shape` copies. Norms, biases and decays are smaller, and weights are
+larger."""
 
 
 def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
     """Write the shape of a model: its files with holes in place of the weights. Return the new files.
 
-    `target` is the new file. If the model has shards, `target` is the first new shard, and the others are written
-    beside it. Holes take no disk space if the file system supports sparse files. Raises `UsageError` if a file cannot
-    be written.
+    `target` is the new file. If the model has shards, `target` is the first new shard, and the other shards are written
+    into the same directory. Holes take no disk space if the file system supports sparse files. Raises `UsageError` if a
+    file cannot be written.
     """
     targets = _targets(model, target)
     for header, path in zip(model.headers, targets, strict=True):

@@ -33,9 +33,9 @@ class Unit(StrEnum):
 class Input:
     """A number on which a result depends.
 
-    `figure` is `bandwidth` or `peak` for an input with a unit, else empty. `unit` is the default unit of a range. A
-    `whole` number changes by at least `step`, and stays between `lowest` and `highest`. If `leaps`, the result is a
-    step function of this input; the elasticity is then computed between half and double the value.
+    `figure` is `bandwidth` or `peak` for an input with a unit, and is otherwise empty. `unit` is the default unit of a
+    range. A `whole` number changes by at least `step`, and stays between `lowest` and `highest`. If `leaps` is true,
+    the result is a step function of this input. The elasticity is then computed between half and double the value.
     """
 
     value: float
@@ -86,7 +86,7 @@ class Elasticity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
     """A result at one value of an input. `value` is in the unit of the input: bytes a second, streams or tokens.
-    `amount` is in `unit`. `speed` is in tokens a second; None if the result is not the time of tokens."""
+    `amount` is in `unit`. `speed` is in tokens a second. It is None if the result is not the time of tokens."""
 
     result: str
     name: str
@@ -163,7 +163,8 @@ def prefill_result(
 
 
 def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[str, float]:
-    """Return the share of the time that each group's bytes take. Only ubatches that are limited by memory count."""
+    """Return each group's share of the time that the bytes of all groups take. Only ubatches that are limited by memory
+    count."""
     total = sum(one.seconds or 0.0 for one in floors)
     found: dict[str, float] = {}
     for one in floors:
@@ -241,11 +242,11 @@ def state_result(
 
 
 def elasticities(result: Result) -> tuple[Elasticity, ...]:
-    """Return the elasticity of a result in each input, largest first.
+    """Return the elasticity of a result in each of its inputs, the largest first.
 
-    The elasticity in the bytes of a group is the group's share of the result. For other inputs, it is the slope of the
-    logarithms between 95% and 105% of the input, or between half and double for an input that `leaps`. A whole number
-    changes by at least its `step`. An input of 0 has no elasticity.
+    For the bytes of a group, the elasticity is the group's share of the result. For other inputs, it is the slope of
+    the logarithms between 95% and 105% of the input. For an input that `leaps`, the slope is between half and double. A
+    whole number changes by at least its `step`. An input of 0 has no elasticity.
     """
     found = [Elasticity(result=result.name, name=name, value=share) for name, share in result.shares.items()]
     for name, one in result.inputs.items():

@@ -16,10 +16,10 @@ from patchstack.cost.header import CACHE_TYPES, TensorType
 class ServerOptions:
     """The options that affect memory and reuse. Defaults are those of llama-server at the pin.
 
-    A `context` of 0 means the training context of the model. If `unified`, all slots share one cache. `spacing` is in
-    tokens. `cache_ram` is in MiB; -1 means no limit, 0 means no prompt cache. `draft_tokens` is 0 without speculation.
-    `ignored` are the options that affect neither memory nor reuse. `unknown` are the options that patchstack does not
-    know.
+    A `context` of 0 means the training context of the model. If `unified` is true, all slots share one cache. `spacing`
+    is in tokens. `cache_ram` is in MiB. A value of -1 means no limit, and 0 means no prompt cache. `draft_tokens` is 0
+    without speculation. `ignored` are the options that affect neither memory nor reuse. `unknown` are the options that
+    patchstack does not know.
     """
 
     context: int = 0
@@ -87,7 +87,7 @@ _FLAGS = {
     "--cache-idle-slots": ("save_idle", True),
     "--no-cache-idle-slots": ("save_idle", False),
 }
-# Options that affect neither memory nor reuse: those that take a value, then those that do not.
+# Options that affect neither memory nor reuse: first those that take a value, then those that do not.
 _WITH_VALUE = _named(
     "-m --model --host --port -t --threads -tb --threads-batch -ngl --gpu-layers --n-gpu-layers -a --alias --api-key"
     " --chat-template --chat-template-file --temp --top-k --top-p --min-p --seed -s -n --predict --n-predict --timeout"

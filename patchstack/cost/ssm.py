@@ -2,8 +2,8 @@
 keep their state in bf16.
 
 τ is `1/(|ssm_a|·softplus(ssm_dt))` tokens. The gate of a head is `ssm_a·softplus(α + ssm_dt)` with α from the input
-(`src/models/qwen35.cpp` at the pin); τ is computed for α = 0. If the state is rounded to bf16 at every step, its
-relative error is at most `2⁻⁸·τ`.
+(`src/models/qwen35.cpp` at the pin). τ is computed for α = 0. If the state is rounded to bf16 at every step, its
+relative error is no more than `2⁻⁸·τ`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSplit:
-    """A split of heads into those with τ above `threshold`, which keep f32, and the others, which use bf16.
+    """A split of the heads. Those with τ above `threshold` keep f32, and the others use bf16.
 
-    `f32` says for each layer and head whether it keeps f32. `heads` is the number of heads, `bf16` the number of heads
-    in bf16. `factor` is `1 − bf16/(2·heads)`, by which the bytes of S shrink. `state_bytes` is the size of S and R of
-    one sequence. `step_seconds` is the time to read and write the states of all streams once; None without a bandwidth.
-    `error` is the largest `2⁻⁸·τ` of a head in bf16; 0 if no head is in bf16.
+    `f32` tells for each layer and head whether the head keeps f32. `heads` is the number of heads, and `bf16` the
+    number of heads in bf16. `factor` is `1 − bf16/(2·heads)`, by which the bytes of S shrink. `state_bytes` is the size
+    of S and R of one sequence. `step_seconds` is the time to read and write the states of all streams once. It is None
+    without a bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16. It is 0 if no head is in bf16.
     """
 
     threshold: float
@@ -103,8 +103,8 @@ def split(
     bandwidth: float | None = None,
     streams: int = 1,
 ) -> StateSplit:
-    """Return the split at a threshold in tokens: heads with a larger τ keep f32. A threshold of 0 keeps all heads in
-    f32; with infinity, all use bf16. `bandwidth` is in bytes a second."""
+    """Return the split at a threshold in tokens: heads with a larger τ keep f32. With a threshold of 0, all heads keep
+    f32. With infinity, all heads use bf16. `bandwidth` is in bytes a second."""
     f32 = tuple(tuple(tau > threshold for tau in one.tau) for one in memories)
     heads = sum(len(one) for one in f32)
     bf16 = heads - sum(map(sum, f32))
@@ -140,8 +140,8 @@ def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
 def sweep(
     memories: Sequence[LayerMemory], layout: Layout, *, bandwidth: float | None = None, streams: int = 1, most: int = 32
 ) -> tuple[StateSplit, ...]:
-    """Return splits at up to `most` thresholds, from all heads in f32 to all heads in bf16. A search can try them to
-    find the fewest f32 heads with which the model's output still passes a check."""
+    """Return splits at up to `most` thresholds, from all heads in f32 to all heads in bf16. A search can try these
+    splits to find the smallest number of f32 heads with which the model's output still passes a check."""
     lengths = sorted({tau for one in memories for tau in one.tau})
     picked = sorted({lengths[round(at * (len(lengths) - 1) / max(1, most - 2))] for at in range(max(1, most - 1))})
     return tuple(split(memories, layout, one, bandwidth=bandwidth, streams=streams) for one in (0.0, *picked))

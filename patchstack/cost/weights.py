@@ -1,4 +1,5 @@
-"""Assign every tensor to exactly one group. Count the bytes of each group: in the file, and those that a step reads."""
+"""Assign every tensor to exactly one group. Count the bytes of each group: the bytes in the file, and the bytes that a
+step reads."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A tensor and its group. `block` is the tensor's layer; -1 for a tensor outside all layers. `routed` is whether a
-    step reads only the chosen experts. `rows` is whether a step reads only one row for each token."""
+    """A tensor and its group. `block` is the layer of the tensor. It is -1 for a tensor outside of all layers. `routed`
+    is true if a step reads only the chosen experts. `rows` is true if a step reads only one row for each token."""
 
     tensor: Tensor
     group: Group
@@ -115,8 +116,8 @@ def _outside(stem: str) -> Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBytes:
-    """The totals of the tensors of one group and type. `tensors` is their number, `file_bytes` their size in the file,
-    and `step_bytes` the number of bytes that a step reads."""
+    """The totals of the tensors of one group and type. `tensors` is their count, `file_bytes` is their size in the
+    file, and `step_bytes` is the number of bytes that a step reads."""
 
     group: Group
     type: str
@@ -127,8 +128,8 @@ class GroupBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSize:
-    """The size of a step. `tokens` is the total number of tokens, `outputs` the number of tokens with logits from the
-    head. `drafting` is whether the draft block also runs."""
+    """The size of a step. `tokens` is the total number of tokens. `outputs` is the number of tokens for which the head
+    computes logits. `drafting` is true if the draft block also runs."""
 
     tokens: float
     routing: Routing
@@ -161,8 +162,8 @@ def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
 def read_bytes(one: Placed, step: StepSize) -> float:
     """Return the number of bytes of a tensor that a step reads.
 
-    Of experts, a step reads the expected number of distinct experts. Of embedding tables, it reads one row for each
-    token. It reads the head once if the step has outputs. It reads the draft block only if `drafting`.
+    For experts, this is the expected number of distinct experts. For embedding tables, it is one row for each token.
+    The head is read once if the step has outputs. The draft block is read only if `drafting` is true.
     """
     if one.group is Group.DRAFT and not step.drafting:
         return 0.0

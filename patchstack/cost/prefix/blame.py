@@ -68,8 +68,8 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
 
 @dataclass(slots=True)
 class Conversations:
-    """Separates the conversations of a log. A step belongs to the conversation whose last step shares the most messages
-    with it."""
+    """Separates the conversations of a log. A step belongs to the conversation whose last step has the most messages in
+    common with it."""
 
     last: list[tuple[Sequence[Message], str | None]]
 
@@ -94,10 +94,10 @@ class Conversations:
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """Return the number of messages that two steps share, plus the number that they share from the start.
+    """Return the number of messages that two steps have in common, plus the length of their common prefix in messages.
 
-    Return 0 if they share only system messages and the previous step had other messages too, because all conversations
-    of an agent share the system message.
+    Return 0 if they have only system messages in common and the previous step had other messages too, because all
+    conversations of an agent have the same system message.
     """
     prefix = 0
     for one, other in zip(before, now, strict=False):

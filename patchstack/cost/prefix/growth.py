@@ -1,5 +1,5 @@
-"""Compute how the number of tokens that a server processes for an agent grows with the steps, and what this number
-would be for other kinds of prompts."""
+"""Compute how the number of tokens that a server processes for an agent grows with the steps, and how it would grow
+with other kinds of prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Growth:
 def growth(processed: Sequence[int]) -> Growth:
     """Return the growth of the total, from a least-squares line through the tokens of each step.
 
-    If step i (from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²`. For one step, `quadratic` is 0.
+    If step i (from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²`. If there is only one step, `quadratic`
+    is 0.
     """
     count = len(processed)
     if count < 2:
@@ -32,8 +33,8 @@ def growth(processed: Sequence[int]) -> Growth:
 
 
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the number of tokens of every step, from known pairs (step, tokens). Between two known steps, the numbers
-    are interpolated linearly."""
+    """Return the number of tokens of every step. `steps` are pairs (step, tokens) for the known steps. Between two
+    known steps, the numbers are interpolated linearly."""
     found: list[int] = []
     for (one, tokens), (other, more) in pairwise(steps):
         found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]
@@ -50,7 +51,8 @@ def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
 
 
 def append_only(first: int, steps: int, added: int) -> int:
-    """Return the number of processed tokens if every step only appends `added` tokens to a prompt of `first` tokens."""
+    """Return the number of processed tokens if every step only appends `added` tokens to the prompt. The prompt of the
+    first step has `first` tokens."""
     return first + (steps - 1) * added if steps else 0
 
 

@@ -30,7 +30,7 @@ _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of a chat. `text` excludes images. `images` has a hash for each image."""
+    """A message of a chat. `text` does not include images. `images` has a hash for each image."""
 
     role: str
     text: str
@@ -246,7 +246,7 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
 
 def _measure(entry: dict[str, Any], text: str) -> None:
     """Compute the number of prompt tokens if the log does not have it. It is the number of tokens in the slot at the
-    end, minus the generated tokens; the last generated token is not in the slot."""
+    end, minus the generated tokens. The last generated token is not in the slot."""
     held = _HELD.search(text)
     if "total" not in entry and held and held[2] == "0" and "generated" in entry:
         entry["total"] = int(held[1]) - entry["generated"] + 1
@@ -268,5 +268,5 @@ def _clock(line: str) -> float | None:
 
 
 def known_totals(records: Sequence[Record]) -> bool:
-    """Return whether the numbers of total and reused tokens are known for every step."""
+    """Return whether the numbers of all tokens and of reused tokens are known for every step."""
     return all(one.total is not None and one.cached is not None for one in records)

@@ -31,7 +31,8 @@ class WindowCells:
         return max(self.where.get(sequence, ()), default=-1)
 
     def kept(self, sequence: int) -> list[int]:
-        """Return the positions that a saved state of the sequence has: those in the window before its last position."""
+        """Return the positions that a saved state of the sequence contains, which are those in the window before its
+        last position."""
         last = self.last(sequence)
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
 
@@ -55,7 +56,8 @@ class WindowCells:
         return True
 
     def remove(self, sequence: int, first: int = 0, end: int | None = None) -> None:
-        """Remove the positions of a sequence from `first` up to, but excluding, `end` (None: all later positions)."""
+        """Remove the positions of a sequence from `first` up to, but excluding, `end`. If `end` is None, remove all
+        later positions too."""
         cells = [
             cell
             for position, cell in self.where.get(sequence, {}).items()
@@ -100,9 +102,9 @@ class WindowCells:
 class Request:
     """A request. `prompt` and `generated` are tokens.
 
-    `user_starts` are the indices in the prompt at which user messages begin; empty for a plain completion. `slot` is -1
-    if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` has the span (first, end) of each
-    image in the prompt.
+    `user_starts` are the indices in the prompt at which user messages begin. It is empty for a plain completion. `slot`
+    is -1 if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` has the span (first, end) of
+    each image in the prompt.
     """
 
     prompt: Sequence[int]
@@ -117,11 +119,11 @@ class Request:
 class Reuse:
     """The tokens that a request reused in `slot`.
 
-    Of `total` prompt tokens, `cached` were reused. `common` is the length of the common prefix with the earlier tokens
-    of the slot. `restored` is the length of the restored checkpoint in tokens; -1 if none was restored. `checkpoints`
-    has the lengths of the slot's checkpoints after the request, in tokens. `lost_checkpoints` is the number of
-    checkpoints that were erased because of the limit. `refused` is whether the prompt is empty or does not fit the
-    context of a slot.
+    `total` is the number of prompt tokens, and `cached` the number of reused tokens. `common` is the length of the
+    prefix that the prompt shares with the earlier tokens of the slot. `restored` is the length of the restored
+    checkpoint in tokens. It is -1 if none was restored. `checkpoints` has the lengths of the slot's checkpoints after
+    the request, in tokens. `lost_checkpoints` is the number of checkpoints that were erased because of the limit.
+    `refused` is true if the prompt is empty or does not fit the context of a slot.
     """
 
     slot: int
@@ -153,7 +155,7 @@ class _Prompt:
 
     tokens: list[int] = field(default_factory=list)
     checkpoints: list[_Checkpoint] = field(default_factory=list)
-    kept: tuple[int, ...] = ()  # the saved positions in the window; only in the prompt cache
+    kept: tuple[int, ...] = ()  # the saved positions in the window, only for an entry of the prompt cache
     size: int = 0
 
 
@@ -306,8 +308,8 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """Return the bytes of a slot's complete state after `tokens` tokens. A saved state has the part of the caches
-        that the next token reads. Headers of a few bytes are ignored."""
+        """Return the bytes of a slot's complete state after `tokens` tokens. Of the caches, a saved state includes only
+        the part that the next token reads. Headers of a few bytes are ignored."""
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
     # Reuse
@@ -325,8 +327,8 @@ class Slots:
         return 0 if held else -1
 
     def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
-        """Reuse what the slot has of a prompt. Return three numbers of tokens: reused, in the common prefix, and in the
-        restored checkpoint (-1 if none was restored)."""
+        """Reuse the cached prefix of a prompt in the slot. Return three token counts: the reused tokens, the tokens of
+        the common prefix, and the tokens of the restored checkpoint (-1 if none was restored)."""
         held = slot.prompt
         common = past = _common(held.tokens, prompt) if request.cache else 0
         restored = -1
@@ -357,8 +359,8 @@ class Slots:
     # Processing
 
     def _process(self, slot: _Slot, prompt: list[int], cached: int, request: Request) -> int:
-        """Process the rest of a prompt in batches, and create checkpoints. Return how many old checkpoints were erased
-        to make room."""
+        """Process the rest of a prompt in batches, and create checkpoints. Return the number of old checkpoints that
+        were erased because of the limit."""
         total, lost = len(prompt), 0
         users = set(request.user_starts)
         last_user = max(users, default=-1)
@@ -417,9 +419,9 @@ class Slots:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of two lists of tokens."""
     most = min(len(one), len(other))
-    low, high = 0, most  # bisection: equal up to `low`, different before `high`; comparing slices is fast
+    low, high = 0, most  # Bisection: both are equal up to `low` and different before `high`. Comparing slices is fast.
     if one[:most] == other[:most]:
         return most
     while high - low > 1:
