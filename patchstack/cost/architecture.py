@@ -30,8 +30,8 @@ class Kind(StrEnum):
 class Layer:
     """The memory of a layer.
 
-    `k` and `v` are the numbers of elements that the cache has for each token. `heads` is the number of query heads.
-    `key` and `value` are the numbers of elements in one head.
+    `k` is the number of elements that the K cache has for each token, and `v` is the same number for the V cache.
+    `heads` is the number of query heads. `key` and `value` are the lengths of a head's key and value, in elements.
     """
 
     number: int

@@ -103,8 +103,8 @@ class Memory:
 
 
 def cells(layout: Layout, options: ServerOptions) -> Cells:
-    """Return the sizes of a context. Raises `UsageError` if its length is unknown, or if a slot would have no
-    tokens."""
+    """Return the sizes of a context. Raises `UsageError` if the length of the context is unknown, or if a slot would
+    have no tokens."""
     context = options.context or layout.trained
     if context < 1:
         raise ModelFileUnreadable("the model has no context length", hint="set it with -c")

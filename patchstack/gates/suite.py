@@ -1,4 +1,4 @@
-"""Suites: read ordered lists of gates with their models from `patchstack.yaml`, and run one."""
+"""Suites, which are ordered lists of gates: read them with their models from `patchstack.yaml`, and run a suite."""
 
 from __future__ import annotations
 

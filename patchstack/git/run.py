@@ -21,9 +21,9 @@ _FETCH = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
 
 
 class GitFailed(MissingError):
-    """A git command that failed although it had to succeed. The message is `failed` and git's message. If `short`, it
-    has only the first line of git's message. `status` is the exit status of `command`. A negative status is the signal
-    that ended the command. `complaint` is git's complete standard error."""
+    """A git command that failed although it had to succeed. The message consists of `failed` and git's message. If
+    `short` is true, only the first line of git's message is included. `status` is the exit status of `command`. A
+    negative status is the signal that ended the command. `complaint` is git's complete standard error."""
 
     code = "PS0315"
 

@@ -25,7 +25,7 @@ _TIMES = ("prompt eval", "eval")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One property of the workload that both logs show. `what` names it."""
+    """One property of the workload that both logs show. `what` is the name of the property."""
 
     what: str
     first: str
@@ -130,8 +130,8 @@ class Pair:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The comparison of two logs. `routes` and `shapes` are all pairs. `only_first` and `only_second` are the traces
-    that only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` are the
-    numbers of CUDA graphs that each log replayed. A number is None if it is not known."""
+    that only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` has, for
+    each log, the number of replayed CUDA graphs, or None if it is not known."""
 
     evidence: tuple[Evidence, ...]
     routes: tuple[Pair, ...]

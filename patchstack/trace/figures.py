@@ -130,8 +130,8 @@ DECODE_TOKENS = 128
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """Calls with the same `route` (which includes the types) and the same `about`. `about` is a shape or tensors. It is
-    empty for the row of a route. `decode` and `prefill` are the numbers of calls with few and with many tokens. They
-    are None if the trace has no numbers of tokens."""
+    empty for the row of a route. `decode` is the number of calls with few tokens, and `prefill` is the number of calls
+    with many tokens. Both are None if the trace does not record the number of tokens."""
 
     trace: str
     route: str

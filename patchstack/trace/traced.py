@@ -228,8 +228,8 @@ def read_traced(
     expectations: Sequence[Expectation] = (),
     decode_tokens: int = DECODE_TOKENS,
 ) -> Traced:
-    """Read logs as one. Raises `MissingError` for a log that does not exist or has no known line, and `UsageError` for
-    a path that cannot be a log or an expectation that matches several traces."""
+    """Read several logs as one log. Raises `MissingError` for a log that does not exist or has no known line. Raises
+    `UsageError` for a path that cannot be a log, or for an expectation that matches several traces."""
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")

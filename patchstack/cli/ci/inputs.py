@@ -100,7 +100,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
 
 
 def read_event(environment: Mapping[str, str]) -> Event:
-    """Return the event of the runner. Raises `UsageError` if its file cannot be read."""
+    """Return the event of the runner. Raises `UsageError` if the event file cannot be read."""
     payload: Any = {}
     if path := environment.get("GITHUB_EVENT_PATH"):
         try:

@@ -1,4 +1,5 @@
-"""Find the source of the policy. On a pull request, it is the commit that the pull request will be merged into."""
+"""Find the source of the policy. On a pull request, the source is the commit that the pull request will be merged
+into."""
 
 from __future__ import annotations
 

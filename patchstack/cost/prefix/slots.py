@@ -308,8 +308,8 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """Return the bytes of a slot's complete state after `tokens` tokens. Of the caches, a saved state includes only
-        the part that the next token reads. Headers of a few bytes are ignored."""
+        """Return the bytes of a slot's complete state after `tokens` tokens. A saved state includes only the part of
+        the caches that the next token reads. Headers of a few bytes are ignored."""
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
     # Reuse

@@ -49,7 +49,7 @@ from patchstack.verdict import Verdict
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SHOWN = 3
-_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # llama.cpp's logger writes it; an unlogged line may follow
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # llama.cpp's logger writes this prefix; unlogged text may follow it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,8 +55,8 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlSettings:
     """The comparison and its limits. With `calibrate`, the limits of the comparison are a multiple of the noise, which
-    is measured by comparing the base with itself. `limits` then limits the noise: the gate is INVALID above it.
-    `base_build` runs the base if this is not the judged build (see `observe.from_build`)."""
+    is measured by comparing the base with itself. The noise itself must then stay within `limits`, otherwise the gate
+    is INVALID. `base_build` runs the base if this is not the judged build (see `observe.from_build`)."""
 
     comparison: Comparison
     limits: Limits = Limits()

@@ -53,7 +53,7 @@ def bare_lines(text: bytes) -> list[bytes]:
 
 
 def says_something(line: bytes) -> bool:
-    """Return whether a line has enough letters to identify it. For example, a brace has not."""
+    """Return whether a line has enough letters to identify it. A brace, for example, does not."""
     return len(line.translate(None, _NO_LETTERS)) >= _TELLING
 
 

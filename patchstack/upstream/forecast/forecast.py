@@ -32,7 +32,7 @@ AHEAD = 30
 NEAR = 25
 """The distance in lines from a place within which upstream's changes count."""
 CONTEXT = 3
-"""The number of context lines around a change. Upstream must not change these lines either."""
+"""The number of context lines around a change. A patch no longer applies strictly if upstream changes one of them."""
 CALM = 0.05
 """The expected number of changes of a place in `AHEAD` days if upstream changed nothing nearby. It is not 0, because
 refactorings cannot be predicted."""

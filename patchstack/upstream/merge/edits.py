@@ -59,7 +59,7 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
     clean = nothing = True
     merged: list[bytes] = []
     left: list[Edit] = []
-    at = passed = grown = 0  # merged so far: lines of ours, edits of upstream; and how much the patch has added
+    at = passed = grown = 0  # merged lines of ours, merged edits of upstream, and lines that the patch has added
     for first, done, begun, ended in _places(upstream, patch):
         left += _moved(upstream[passed:first], grown, len(merged) - at)
         passed = done
@@ -151,7 +151,7 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
     places = list(_places(upstream, patch))
     apart = all(first == done for first, done, _, _ in places)
     found: list[Edit] = []
-    passed = grown = 0  # edits of upstream so far, and how much the patch has added
+    passed = grown = 0  # merged edits of upstream, and lines that the patch has added
     for first, done, begun, ended in places:
         found += _moved(upstream[passed:first], grown, 0)
         passed = done
