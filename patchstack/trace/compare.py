@@ -130,8 +130,8 @@ class Pair:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The comparison of two logs. `routes` and `shapes` are all pairs. `only_first` and `only_second` are the traces
-    that only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` has, for
-    each log, the number of replayed CUDA graphs, or None if it is not known."""
+    that only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` is the
+    number of replayed CUDA graphs in the first and in the second log. It is None if these numbers are not known."""
 
     evidence: tuple[Evidence, ...]
     routes: tuple[Pair, ...]

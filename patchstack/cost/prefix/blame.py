@@ -10,7 +10,8 @@ from patchstack.cost.prefix.records import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """The first message that changed. `message` is its index in the previous step, `change` describes the change."""
+    """The first message that changed. `message` is its index in the previous step, and `change` describes the
+    change."""
 
     message: int
     role: str

@@ -22,7 +22,8 @@ _State = tuple[Entry | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """The touched paths after some patches of a series, by the number of the patch, and at the end of the series."""
+    """The touched paths of a tree: after some patches of the series, by the number of the patch, and at the end of the
+    series."""
 
     last: _State
     after: dict[int, _State]

@@ -117,9 +117,11 @@ class _Together:
         self._transplant = Transplant(diagnoser.objects, range_, diagnoser.chain.touched)
 
     def needed(self, commit: UpstreamCommit, indices: Sequence[int]) -> dict[int, tuple[UpstreamCommit, ...]]:
-        """Return the earlier commits that are needed to break patches, oldest first. `indices` are patches that fail
-        from `commit` on. The result of a patch is empty if `commit` breaks it alone, or if `commit` depends on earlier
-        commits and cannot be separated from them."""
+        """Return the earlier commits that are needed to break patches, oldest first.
+
+        `indices` are patches that fail from `commit` on. No earlier commits are returned for a patch that `commit`
+        breaks alone. None are returned either if `commit` depends on earlier commits and cannot be separated from them.
+        """
         if commit.index == 0:
             return {}
         alone = self._failing(self._range.pin.tree, [commit])
