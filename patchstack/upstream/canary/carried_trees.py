@@ -22,8 +22,8 @@ _State = tuple[Entry | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """The touched paths of a tree: after some patches of the series, by the number of the patch, and at the end of the
-    series."""
+    """The states of the touched paths. `last` is the state after the series. `after` are the states after the wanted
+    patches, by their numbers. `absent` has the reason for each wanted patch without a state."""
 
     last: _State
     after: dict[int, _State]
