@@ -23,7 +23,7 @@ _State = tuple[Entry | None, ...]
 @dataclass(frozen=True, slots=True)
 class _Carried:
     """The states of the touched paths. `last` is the state after the series. `after` are the states after the wanted
-    patches, by their numbers. `absent` has the reason for each wanted patch without a state."""
+    patches, by their numbers. `absent` has the reason for each patch that was not carried, by its number."""
 
     last: _State
     after: dict[int, _State]
