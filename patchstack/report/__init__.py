@@ -1,1 +1,1 @@
-"""Show results as text for people and documents for programs. Nothing is decided here."""
+"""Show results as text for people and as documents for programs. This package decides nothing."""

@@ -1,4 +1,4 @@
-"""`patchstack accept` on a screen: the plan and the result."""
+"""Show `patchstack accept` on a screen: the plan and the result."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
 
 
 def exported_line(plan: ExportPlan) -> str:
-    """Return the line on what the export of an acceptance wrote."""
+    """Return the line that tells what the export of an acceptance wrote."""
     return f"exported: {patch_count(len(plan.files))} in {plan.directory}"
 
 
 def accepted_line(done: Accepted) -> str:
-    """Return the last line: accepted or not, and why not."""
+    """Return the last line: whether the candidate was accepted and, if not, why."""
     if done.decision is not None:
         commits = ", ".join(commit[:12] for commit in done.commits)
         return f"accepted {commits}: the series {done.series} has it now"

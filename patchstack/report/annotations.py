@@ -20,8 +20,12 @@ from patchstack.verdict import Verdict
 
 
 def edited_line(text: PatchText, path: str, diff: str) -> int:
-    """Return the line at which a patch differs from its fork commit, by the diff from the series' file to the fork's:
-    an added line that the fork lacks, else the place of a missing line, else the start of the file's diff."""
+    """Return the line at which a patch differs from its fork commit.
+
+    `diff` is the diff from the series' file to the fork's file. The result is the first added line that the fork lacks.
+    If none exists, it is the line after which the fork has a further line, or else the line where the file's diff
+    starts.
+    """
     wanted = path.encode("utf-8", "replace")
     file = next((one for one in text.files if wanted in (one.old, one.new)), None)
     if file is None:
@@ -50,29 +54,34 @@ def added_line(text: PatchText, path: str) -> int:
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Lint rules whose findings are errors. Findings of other rules are warnings."""
-_NAMED = 10  # most annotations for fork commits without a patch: after a failing patch, all may be
+_NAMED = 10  # limit of annotations for fork commits without a patch: after a failing patch, every commit may be one
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """The locations of files: the repository's root, to which annotations are relative, and the directory of each
-    series by name."""
+    """The locations of files.
+
+    Annotations are relative to `root`, the repository's root. `directories` has the directory of each series, by name.
+    """
 
     root: Path
     directories: Mapping[str, Path]
 
     def file(self, series: str, name: str) -> str | None:
-        """Return the path of a file from the root, in the series' directory if there is a series; None if it is not
-        below the root."""
+        """Return the path of a file relative to the root.
+
+        The name is relative to the series' directory if that directory has the file. Return None if the file is not
+        below the root.
+        """
         directory = self.directories.get(series)
         path = directory / name if directory is not None and os.path.lexists(directory / name) else Path(name)
         relative = os.path.relpath(path.parent.resolve() / path.name, self.root.resolve())
         return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
     def text(self, series: str, name: str) -> PatchText:
-        """Return a parsed patch file of a series; an empty one if it cannot be read."""
+        """Return a parsed patch file of a series. Return an empty text if the file cannot be read."""
         directory = self.directories.get(series)
         try:
             return read_text((directory / name).read_bytes() if directory is not None else b"")
@@ -81,7 +90,7 @@ class Checkout:
 
 
 def remarks(document: Report, ground: Checkout) -> list[Annotation]:
-    """Return the annotations for a document, in its order."""
+    """Return the annotations for a document, in the document's order."""
     match document:
         case FailedDocument():
             error = document.error
@@ -147,8 +156,10 @@ def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
 
 
 def _checks(series: str, checks: Iterable[CheckEntry], ground: Checkout) -> Iterator[Annotation]:
-    """Yield an annotation for each check that does not hold, on the line of its definition, with the places in the tree
-    that violate it."""
+    """Yield an annotation on the definition of each check that does not hold.
+
+    It lists the places in the tree that violate the check.
+    """
     for one in checks:
         if one.verdict == Verdict.PASS:
             continue

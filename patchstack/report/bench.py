@@ -19,7 +19,7 @@ _OPEN = "?"
 
 
 def print_comparison(document: BenchDocument) -> None:
-    """Print the table, the discarded pairs, and the outcome."""
+    """Print the table, the discarded pairs, and the outcome of a comparison."""
     print(printable("\n".join(about_lines(document))))
     print()
     rows = [row_cells(row) for row in document.rows]
@@ -30,7 +30,7 @@ def print_comparison(document: BenchDocument) -> None:
 
 
 def about_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield lines on the two sides and the method."""
+    """Yield lines that describe the two sides and the method."""
     kind = "noise of" if document.noise else "comparison"
     yield f"{kind} {document.comparison}: {document.workload} on {document.machine}"
     yield f"  A  {side_words(document.a)}"
@@ -59,7 +59,7 @@ def row_cells(row: BenchRow) -> list[str]:
 
 
 def outcome_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield the outcome, the number of pairs needed to decide it, and whether the demand is met."""
+    """Yield the outcome, the number of pairs needed to decide it, and whether the requirement is met."""
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"
@@ -122,7 +122,7 @@ def plan_lines(plan: Plan, expected: str) -> Iterator[str]:
 
 
 def print_machine(document: BenchMachineDocument) -> None:
-    """Print the history of machines: a table, and the time since which each is slower."""
+    """Print the history of machines: a table, then the time since which each slower machine is slower."""
     rows = []
     for entry in document.entries:
         speeds = [run.speed for run in entry.runs]
@@ -153,7 +153,7 @@ def print_machine(document: BenchMachineDocument) -> None:
 
 
 def pair_line(document: BenchDocument, most: int) -> str:
-    """Return the line of the last pair, printed when it is finished."""
+    """Return the line for the pair that has just finished."""
     pair = document.pairs[-1]
     ratios = ", ".join(f"{name} {100 * (ratio - 1):+.1f}%" for name, ratio in pair.ratios.items())
     thrown = f"  thrown away: {pair.thrown}" if pair.thrown else ""

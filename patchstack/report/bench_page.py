@@ -1,5 +1,7 @@
-"""Write a comparison as one HTML page: tables, effects with intervals, ratios over time with the coin's results,
-reference runs."""
+"""Write a comparison as one HTML page.
+
+It has tables, effects with intervals, the ratios over time with the results of the coin, and the reference runs.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ class _Section:
 
 
 def require_page() -> None:
-    """Raise `MissingError` if no page can be made. Call it before the work."""
+    """Raise `MissingError` if no page can be made. Call this before the work."""
     require_pages()
 
 
 def page_of(document: BenchDocument) -> str:
-    """Return the page. Without the package for plots it has only tables and a note."""
+    """Return the page. Without the package that draws plots, it has only tables and a note."""
     draws = importlib.util.find_spec("vl_convert") is not None
     return render_page(
         title=f"{document.outcome}: {document.workload}",

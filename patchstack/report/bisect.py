@@ -1,4 +1,4 @@
-"""`patchstack bisect` on a screen."""
+"""Show the result of `patchstack bisect` on a screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from patchstack.workflow.bisect.bisect import Bisected, Ending
 
 
 def answer_lines(found: Bisected) -> Iterator[str]:
-    """Yield the result, and the warnings about its reliability."""
+    """Yield the result, and warnings if it may be unreliable."""
     points, candidates = found.row.points, found.answer.candidates
     command = " ".join(found.command)
     runs = f"{len(found.tried)} of {len(points)} tried"

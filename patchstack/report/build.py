@@ -1,4 +1,4 @@
-"""`patchstack build` on a screen: the resolved options, the progress, and the result."""
+"""Show `patchstack build` on a screen: the resolved options, the progress, and the result."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
 
 
 class BuildScreen:
-    """Shows the progress of a build on standard error: a bar with an estimate on a terminal, plain lines elsewhere."""
+    """Shows the progress of a build on standard error.
+
+    A terminal gets a bar with an estimate, anything else gets plain lines.
+    """
 
     def __init__(self) -> None:
         self._reader = ProgressReader()
@@ -87,7 +90,7 @@ class BuildScreen:
         self._own = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._own.enter_context(printing())  # the bar shows the build; a shell needs the whole terminal
+        self._own.enter_context(printing())  # `build` shows the bar; `shell` needs the whole terminal
         if sys.stderr.isatty() and not quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -114,7 +117,7 @@ class BuildScreen:
         self._own.close()
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -126,12 +129,12 @@ class BuildScreen:
         self._pulse = Pulse()
         self._start = time.monotonic()
         if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, description=text, total=None, left="")  # its elapsed time too
+            self._bar.reset(self._task, description=text, total=None, left="")  # also restart its elapsed time
         elif not quiet():
             print(text, file=sys.stderr, flush=True)
 
     def output(self, chunk: bytes) -> None:
-        """Read output of the commands, of which only the progress is shown."""
+        """Read output of the commands. Only their progress is shown."""
         elapsed = time.monotonic() - self._start
         for progress in self._reader.feed(chunk, elapsed):
             left = f"about {clock(progress.remaining)} left" if progress.remaining else ""
@@ -149,7 +152,7 @@ class BuildScreen:
 
 
 def print_build(found: BuildDocument, unproven: Collection[str] = ()) -> None:
-    """Print a build as a screen on stdout. `unproven` are proofs that may be INVALID."""
+    """Print a build on stdout. `unproven` lists the proofs that may be INVALID."""
     print(printable(_headline(found)))
     if not found.built:
         for line in rejection_lines(found.rejection) if found.rejection is not None else ():
@@ -172,7 +175,7 @@ def print_build(found: BuildDocument, unproven: Collection[str] = ()) -> None:
 
 
 def rejection_lines(rejection: Rejection) -> Iterator[str]:
-    """Yield why a source does not compile, and the patch or commit that owns the line."""
+    """Yield the reason why a source does not compile, and the patch or commit that added the line."""
     place = f"{rejection.file}:{rejection.line}" if rejection.line else rejection.file
     yield f"  {place}: {rejection.message}" if place else f"  {rejection.message}"
     yield f"  {rejection.origin}"
@@ -183,7 +186,7 @@ def rejection_lines(rejection: Rejection) -> Iterator[str]:
 
 
 def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
-    """Print the builds for `--list`: a table, or one document a line."""
+    """Print the builds for `--list`: a table, or one JSON document on each line."""
     builds = tuple(builds)
     if json:
         for stored in builds:

@@ -1,4 +1,4 @@
-"""`patchstack canary` as a table and as words."""
+"""Show `patchstack canary` as a table and as sentences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _STYLES = {
 
 
 def canary_table(result: Canary) -> Table:
-    """Return a table of number, subject, strict and three-way results, state, and its cause."""
+    """Return a table of all patches.
+
+    Its columns are number, subject, strict and three-way results, state, and the cause of the state.
+    """
     titles = ["number", "subject", "strict", "threeway", "state", "because of"]
     return Table(
         titles=titles,
@@ -54,7 +57,7 @@ def _number(patch: CanaryPatch) -> str:
 
 
 def _because(result: Canary, patch: CanaryPatch) -> str:
-    """Return the patch or upstream commit that causes a state, as short as possible."""
+    """Return the patch or upstream commit that causes a state, in the shortest form."""
     if patch.like is not None and patch.state is State.LANDED:
         return patch.like.commit.label if patch.like.commit is not None else "the pin"
     if patch.caused_by is not None:
@@ -96,8 +99,12 @@ def canary_truth(result: Canary) -> str:
 
 
 def canary_explanation(result: Canary) -> Iterator[str]:
-    """Yield what to do, in order: patches to repair, grouped by the upstream commit that breaks them, those that free
-    the most others first; patches to drop; patches to review; and with blame, the first breaking commits."""
+    """Yield what to do, in order.
+
+    First come the patches to repair, grouped by the upstream commit that breaks them. The group that frees the most
+    other patches is the first. Then follow patches to drop, patches to review and, with `--blame`, the first breaking
+    commits.
+    """
     told: set[str] = set()
     for culprit in to_mend(result):
         yield _header(culprit)
@@ -121,7 +128,7 @@ def canary_explanation(result: Canary) -> Iterator[str]:
 
 
 def _header(culprit: Culprit) -> str:
-    """Return the commit of a group, and the number of patches that repairing it frees."""
+    """Return the commit of a group, and the number of patches that are freed by repairing it."""
     count = len(culprit.freed)
     frees = f", which frees {count} more" if count else ""
     what = f"mend {patch_count(len(culprit.roots))}{frees}"
@@ -144,7 +151,7 @@ def _said(patch: CanaryPatch, margin: str) -> Iterator[str]:
 
 
 def _noted(patch: CanaryPatch) -> bool:
-    """Return whether a patch that applies has any remark besides its offset."""
+    """Return whether a patch that applies has a remark other than its offset."""
     return any(not line.startswith("its lines are ") for line in patch.problems)
 
 
@@ -177,7 +184,7 @@ def _blamed(result: Canary) -> Iterator[str]:
 
 
 def _together(broken: Broken) -> str:
-    """Return a phrase with the earlier commits that are needed too."""
+    """Return a phrase that names the earlier commits that are also needed to break a patch."""
     if not broken.together:
         return ""
     return f" (only together with {', '.join(commit.label for commit in broken.together)}; neither breaks it alone)"

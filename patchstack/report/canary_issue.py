@@ -1,4 +1,4 @@
-"""Write the issue on how upstream affects the series: body, title, and whether it is open."""
+"""Write the issue that tells how upstream affects the series: title, body, and whether it is open."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ _UNTRIED = ("", "skipped", "success")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """`marker` is the body's first line, by which the issue is found again; `open` is whether there is anything to
-    do."""
+    """An issue on GitHub.
+
+    `marker` is the first line of the body. A later run finds the issue by it. `open` is true if there is anything to
+    do.
+    """
 
     marker: str
     title: str
@@ -35,9 +38,12 @@ class Issue:
 
 
 def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compiled: str = "") -> Issue:
-    """Return the issue for canary's documents, one for each series, and for the builds. It stays open if a series could
-    not be examined, or if the build's job did not succeed (`compiled` is its result). Raises `UsageError` if there are
-    no documents, or if the name cannot be used in a marker.
+    """Return the issue for the canary documents of all series, and for the builds.
+
+    The issue stays open if a series could not be examined, or if the build job did not succeed. `compiled` is the
+    result of that job.
+
+    Raises `UsageError` if there are no documents, or if the name cannot be used in a marker.
     """
     if not _NAME.match(name):
         raise BadValue(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
@@ -74,7 +80,7 @@ def _of_canary(document: Report) -> TypeGuard[_Canary]:
 
 
 def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> str:
-    """Return the title. `built` describes a failed build, empty if there was none."""
+    """Return the title. `built` describes a failed build. It is empty if no build failed."""
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))
@@ -94,6 +100,9 @@ def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> 
 
 
 def _named(documents: Sequence[_Canary]) -> str:
-    """Return the series' names for a title, which is not Markdown. They have no special characters."""
+    """Return the series' names for a title.
+
+    GitHub does not read titles as Markdown, and names have no special characters.
+    """
     names = [re.sub(r"[^A-Za-z0-9._-]", "?", one.series) for one in documents]
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} series"

@@ -19,15 +19,18 @@ COLOURS = {
     Fit.FAILS: "#cf4f4a",
     Fit.AT_PIN: "#8a6cd0",
 }
-_ROWS = 150  # the maximum number of patches in a picture: beyond that, those that apply everywhere are omitted
+_ROWS = 150  # limit of patches in a picture: above it, patches that apply at every commit are omitted
 _MOST = 400
 _WIDTH, _ROW = 900, 14
 _TICKS = 8
-_SUBJECT = 48  # the maximum length of a subject next to its row
+_SUBJECT = 48  # limit of a subject's length in its row
 
 
 def write_page(result: Canary, path: Path) -> None:
-    """Write the page. Raises `MissingError` without the group `[plots]`, `UsageError` if the file cannot be written."""
+    """Write the page.
+
+    Raises `MissingError` without the group `[plots]`, and `UsageError` if the file cannot be written.
+    """
     try:
         replace_file(path, page_of(result).encode())
     except OSError as error:
@@ -54,7 +57,10 @@ def page_of(result: Canary) -> str:
 
 
 def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
-    """Return the picture: a row for each of these patches, a step for each commit, coloured by how it fits."""
+    """Return the picture.
+
+    Each patch has a row, and each commit a step in it. The colour shows whether the patch applies at the commit.
+    """
     rows = {patch: f"{_label(result.patches[patch])}" for patch in patches}
     values = [
         {
@@ -103,8 +109,10 @@ def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
 
 
 def _shown(result: Canary) -> tuple[list[int], int]:
-    """Return the patches of the picture, and how many are omitted. In a long series, those that always apply are
-    omitted."""
+    """Return the patches of the picture, and the number of omitted patches.
+
+    In a long series, patches that apply at every commit are omitted.
+    """
     every = list(range(len(result.patches)))
     if len(every) <= _ROWS:
         return every, 0

@@ -1,4 +1,4 @@
-"""Checks as a table and as lines, for a terminal."""
+"""Show checks as a table and as lines on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERDICT_STYLES = {"PASS": "green", "FAIL": "red", "INVALID": "yellow"}
 
 
 def checks_table(rows: Sequence[CheckRow]) -> Table:
-    """Return a table with name, patch, kind, verdict and reason of every check."""
+    """Return a table of every check: name, patch, kind, verdict and reason."""
     return Table(
         titles=("check", "patch", "kind", "verdict", "reason"),
         rows=[(row.check.name, row.check.of, row.check.kind, row.verdict.value, row.found.reason) for row in rows],
@@ -58,7 +58,10 @@ def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
 
 
 def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
-    """Yield the patches that can be dropped by the checks they name, and those whose check could not be judged."""
+    """Yield the patches that can be dropped according to the checks that they name.
+
+    Also yield the patches whose check could not be judged.
+    """
     for one in drops:
         when = f": {one.when}" if one.when else ""
         if one.can_go:
@@ -68,7 +71,7 @@ def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
 
 
 def parked_lines(parked: Sequence[ParkedAhead]) -> Iterator[str]:
-    """Yield the parked patches, and how they would fit."""
+    """Yield the parked patches, and whether each would apply."""
     for one in parked:
         yield f"{one.file} is parked ({one.reason}): it {one.still}"
 

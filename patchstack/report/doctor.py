@@ -1,4 +1,4 @@
-"""`patchstack doctor` as a table, with advice below it."""
+"""Show `patchstack doctor` as a table, with advice after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def doctor_table(checkup: Checkup) -> Table:
 
 
 def advice_lines(checkup: Checkup) -> Iterator[str]:
-    """Yield how to install what is missing, required things first; then, in one line, what already works."""
+    """Yield how to install what is missing, required things first.
+
+    The last line tells what already works.
+    """
     for state in (State.MISSING, State.OPTIONAL):
         for check in checkup.checks:
             if check.state is state and check.get is not None:

@@ -24,7 +24,10 @@ _ORDER = (Origin.RECALLED, Origin.RECORDED, Origin.OBSERVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One gate of a suite and its result. `phase` is the suite's name, `check` the gate's."""
+    """One gate of a suite, and its result.
+
+    `phase` is the name of the suite, `check` the name of the gate.
+    """
 
     phase: str
     check: str
@@ -54,15 +57,19 @@ def gate_line(name: str, judgement: Judgement, seconds: float) -> str:
 
 
 def source_counts(checks: Iterable[Checked]) -> dict[Origin, int]:
-    """Return how many gates were judged by observations of each origin. Gates that could not be judged are not
-    counted."""
+    """Return the number of judged gates for each origin of observations.
+
+    Gates that could not be judged are not counted.
+    """
     found = Counter(one.judgement.source.origin for one in checks if one.judgement.source is not None)
     return {origin: found[origin] for origin in Origin}
 
 
 def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str:
-    """Return the last line of a suite: verdict, number of gates, origins of their observations, and the wall time in
-    seconds if known."""
+    """Return the last line of a suite.
+
+    It has the verdict, the number of gates, the origins of their observations and, if known, the wall time in seconds.
+    """
     line = verdict_line(f"{checks[0].phase}: {counted(len(checks), 'gate')}", [one.judgement.verdict for one in checks])
     counts = source_counts(checks)
     told = [f"{counts[origin]} {origin}" for origin in _ORDER if counts[origin]]
@@ -70,8 +77,11 @@ def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str
 
 
 def print_checks(checks: Sequence[Checked], seconds: float | None = None) -> None:
-    """Print the table of a suite, why gates did not pass, and the overall verdict. `seconds` is the wall time."""
-    shown = _short if terminal(sys.stdout) else str  # a pipe gets all cells in full
+    """Print the table of a suite, the reason of every gate that did not pass, and the overall verdict.
+
+    `seconds` is the wall time.
+    """
+    shown = _short if terminal(sys.stdout) else str  # in a pipe, all cells are written in full
     rows = [
         [one.check, one.kind, str(one.judgement.verdict), shown(one.judgement.actual), shown(one.judgement.expected)]
         for one in checks
@@ -87,15 +97,17 @@ def print_checks(checks: Sequence[Checked], seconds: float | None = None) -> Non
 
 
 def print_judgement_table(table: JudgementTable) -> None:
-    """Print a kind's table of measurements."""
+    """Print the table of measurements that a kind of gate provides."""
     gives = dict.fromkeys(table.titles[table.folding :], Give.WORDS)
     rows = [list(row) for row in table.rows]
     print_table(Table(titles=table.titles, rows=rows, styles=VERDICTS, gives=gives))
 
 
 def tsv(checks: Iterable[Checked]) -> str:
-    """Return `gate_summary.tsv`: a line of column names, then a line for each gate. Tabs and line breaks in texts
-    become blanks."""
+    """Return `gate_summary.tsv`.
+
+    The first line has the column names, and each gate has one line. Tabs and line breaks in texts become blanks.
+    """
     lines = ["\t".join(COLUMNS)]
     for one in checks:
         judgement = one.judgement
@@ -106,7 +118,7 @@ def tsv(checks: Iterable[Checked]) -> str:
 
 
 def markdown(checks: Iterable[Checked]) -> str:
-    """Return a table for a pull request."""
+    """Return the results as a Markdown table for a pull request."""
     lines = ["| gate | verdict | actual | expected | why | source |", "| --- | --- | --- | --- | --- | --- |"]
     for one in checks:
         judgement = one.judgement
@@ -117,7 +129,7 @@ def markdown(checks: Iterable[Checked]) -> str:
 
 
 def junit(checks: Sequence[Checked]) -> str:
-    """Return JUnit XML, in which FAIL is a failure and INVALID an error."""
+    """Return the results as JUnit XML. FAIL becomes a failure, and INVALID an error."""
     suite = ElementTree.Element(
         "testsuite",
         name="patchstack gates",

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from patchstack.report.text import printable
 
-# The interface shows only the first ten of a level and step, and fifty of a job.
+# GitHub shows only the first 10 annotations of a level in a step, and 50 in a job.
 SHOWN = 50
 
 
 class Level(StrEnum):
-    """The severity, worst first."""
+    """The severity of an annotation. The worst is the first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -30,8 +30,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """A remark on a line of a file. `file` is relative to the repository's root, None if the remark is not about a
-    file; `line` is 1-based."""
+    """A remark on a line of a file.
+
+    `file` is relative to the repository's root. It is None if the remark is not about a file. `line` counts from 1.
+    """
 
     level: Level
     title: str
@@ -41,15 +43,17 @@ class Annotation:
 
     @property
     def command(self) -> str:
-        """Return the workflow command: always one line."""
+        """Return the workflow command. It is always one line."""
         properties = {"file": self.file, "line": None if self.line is None else str(self.line), "title": self.title}
         told = ",".join(f"{name}={_property(_line(value))}" for name, value in properties.items() if value is not None)
         return f"::{self.level} {told}::{_data(printable(self.message))}"
 
 
 def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[str]:
-    """Yield the commands of annotations, the worst first and at most `shown` of each level, and how many were
-    omitted."""
+    """Yield the commands of annotations, the worst first.
+
+    At most `shown` annotations of each level are printed. The last line tells how many were omitted.
+    """
     for level in Level:
         chosen = [one for one in annotations if one.level is level]
         yield from (one.command for one in chosen[:shown])
@@ -60,7 +64,10 @@ def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[
 
 @contextmanager
 def stopped(say: Callable[[str], None]) -> Iterator[None]:
-    """Stop the runner from reading commands inside the block. The token is random, so the output cannot end it."""
+    """Stop the runner from reading commands inside the block.
+
+    The token is random, so the printed text cannot end the block.
+    """
     token = secrets.token_hex(24)
     say(f"::stop-commands::{token}")
     try:

@@ -9,18 +9,21 @@ from patchstack.report.text import counted
 from patchstack.upstream.forecast.forecast import AHEAD, Forecast, HotFile
 
 _SHADES = " ░▒▓█"
-_SHOWN = 25  # the maximum number of files and of patches on a screen
+_SHOWN = 25  # limits of files and of patches on a screen
 _CELL, _ROW, _LEFT, _TOP = 18, 20, 420, 60
 _COLOURS = ("#f2f2f2", "#fde0c5", "#f8a578", "#e65c4f", "#a8123e")
 
 
 def shade(count: int, most: int) -> int:
-    """Return the heat of a count: 0 for none, 4 for the hottest."""
+    """Return the heat of a count, from 0 (no changes) to 4 (hottest)."""
     return 0 if not count or not most else max(1, round(4 * count / most))
 
 
 def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]:
-    """Yield the heat map: a file a line, a week a column, hottest first; then the patches most likely to break."""
+    """Yield the heat map, then the patches that are most likely to break.
+
+    Each file has a line, and each week a column. The hottest file is the first.
+    """
     files = [file for file in forecast.files if file.commits] if not everything else list(forecast.files)
     yield (
         f"upstream's {counted(forecast.commits, 'commit')} of the {counted(forecast.days, 'day')} up to "
@@ -61,7 +64,7 @@ def _range(level: int, most: int) -> str:
 
 
 def heat_svg(forecast: Forecast) -> str:
-    """Return the heat map as an SVG picture, every cell with its count as a tool tip."""
+    """Return the heat map as an SVG picture. Every cell has a tooltip with its count."""
     files = [file for file in forecast.files if file.commits]
     most = max((count for file in files for count in file.weeks), default=0)
     width = _LEFT + _CELL * len(forecast.weeks) + 140

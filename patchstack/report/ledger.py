@@ -15,7 +15,7 @@ _STYLES = {"accepted": "green", "rejected": "red"}
 
 
 def print_decisions(decisions: Iterable[Decision]) -> None:
-    """Print one line for each decision. The outcome marks switches that were accepted without a gate."""
+    """Print one line for each decision. The outcome shows whether switches were accepted without a gate."""
     rows = [
         [
             one.id[:12],
@@ -58,14 +58,14 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
 
 
 def _source(step: DecidedStep) -> str:
-    """Return where the observations of a step came from when it was decided."""
+    """Return the origin of the observations of a step at the time of the decision."""
     if step.source is None:
         return ""
     return f"; {step.source.words}" if step.source.origin is not Origin.OBSERVED else "; observed for this decision"
 
 
 def _switches(decision: Decision) -> Iterator[str]:
-    """Yield the switches that were accepted without a gate, with the reason."""
+    """Yield the switches that were accepted without a gate, each with its reason."""
     brings = decided_brings(decision.evidence)
     for one in brings.unproven if brings is not None else ():
         reason = " ".join(brings.reason.split()) if brings is not None else ""
@@ -73,7 +73,7 @@ def _switches(decision: Decision) -> Iterator[str]:
 
 
 def likeness_line(likeness: Likeness) -> str:
-    """Return a warning about a decision that a candidate resembles."""
+    """Return a warning that a candidate resembles an earlier decision's candidate."""
     decision = likeness.decision
     subject = decision.candidates[-1].subject if decision.candidates else ""
     return (

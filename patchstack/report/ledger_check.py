@@ -12,7 +12,7 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 
 
 def print_check(check: LedgerCheck, *, details: bool) -> None:
-    """Print every decision with its findings. Without `details`, derived statements are only counted."""
+    """Print every decision with its findings. Without `details`, only the number of derived statements is printed."""
     for one in check.decisions:
         for line in _lines(one, details=details):
             print(paint_words(printable(line), sys.stdout))

@@ -1,4 +1,4 @@
-"""`patchstack lint` as a table and one line, and as a document."""
+"""Show `patchstack lint` as a table and one line, and as a document."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from patchstack.verdict import Verdict
 
 
 def lint_table(result: LintResult) -> Table:
-    """Return every finding: patch number (file name if it has none), line of the file, rule, message.
+    """Return a table of every finding: patch number, line of the file, rule, and message.
 
-    Messages are wrapped, never cut, because they end with what to do.
+    A file without a number is shown by its name. Messages are wrapped and never cut, because they end with what to do.
     """
     rows = [
         (
@@ -31,7 +31,7 @@ def lint_table(result: LintResult) -> Table:
 
 
 def lint_line(result: LintResult) -> str:
-    """Return the verdict: the number of findings by rule, and how many were waived."""
+    """Return the summary line: the number of findings for each rule, and the number of waived findings."""
     waived = f"; {len(result.waived)} waived" if result.waived else ""
     if result.clean:
         return f"{Verdict.PASS}  {result.series}: clean: {patch_count(result.patch_count)}{waived}"
@@ -43,6 +43,6 @@ def lint_line(result: LintResult) -> str:
 
 
 def rules_table(rules: Sequence[Rule]) -> Table:
-    """Return every rule with its reason."""
+    """Return a table of every rule and the reason for it."""
     rows = [(rule.id, rule.reason) for rule in rules]
     return Table(titles=("rule", "reason"), rows=rows, styles={}, gives={"reason": Give.FOLD})

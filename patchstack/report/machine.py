@@ -26,8 +26,10 @@ def _told(verdict: Verdict, allowed: bool) -> str:
 
 
 def hardware_lines(machine: Hardware) -> Iterator[str]:
-    """Yield the machine as `name=value` lines, as serving harnesses write them to hardware.txt; conclusions come
-    last."""
+    """Yield the machine as `name=value` lines.
+
+    Serving harnesses write such lines to hardware.txt. The conclusions are the last lines.
+    """
     yield f"host={machine.host}"
     yield f"platform={machine.platform}"
     yield f"kernel={machine.kernel}"

@@ -22,8 +22,11 @@ _MARK = re.compile(r"<!-- (?:patchstack: series (?P<name>[^\s>]+)|/patchstack) -
 def metadata_table(
     patches: Sequence[PatchMetadata], directory: str, decisions: Mapping[str, Accepted] | None = None
 ) -> str:
-    """Return a Markdown table of patches, each with a link to its file in `directory` (relative to the document).
-    `decisions` are the ledger's decisions by file. Empty columns are omitted."""
+    """Return a Markdown table of patches.
+
+    Each patch has a link to its file in `directory`, which is relative to the document. `decisions` are the ledger's
+    decisions by file. Empty columns are omitted.
+    """
     decisions = decisions or {}
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
     rows = [["patch", "subject", *(name.replace("_", " ") for name in columns), *(["accepted"] if decisions else [])]]
@@ -40,11 +43,12 @@ def metadata_table(
 
 
 def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool) -> str:
-    """Return a document with every table in its place, between `<!-- patchstack: series NAME -->` and `<!-- /patchstack
-    -->`.
+    """Return a document in which every table is between `<!-- patchstack: series NAME -->` and `<!-- /patchstack -->`.
 
-    If the tables are `chosen`, each must have a place, and other places stay unchanged; else every place must have a
-    table. `where` names the document in errors. Raises `UsageError` with all complaints at once.
+    If `chosen` is true, the tables are a selection: each must have a place in the document, and other places stay
+    unchanged. Otherwise every place must have a table too. `where` names the document in errors.
+
+    Raises `UsageError` with all complaints at once.
     """
     problems: list[str] = []
     parts: list[str] = []
@@ -82,7 +86,7 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
 
 
 def _accepted(decided: Accepted) -> str:
-    """Return a link to a decision, and why a switch was accepted without a gate."""
+    """Return a link to a decision, and the reason why a switch was accepted without a gate."""
     unproven = f"; switch unproven: {_text(decided.switch_unproven)}" if decided.switch_unproven else ""
     return f"[`{decided.id[:12]}`]({quote(decided.path)}){unproven}"
 
@@ -93,7 +97,7 @@ def _text(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a value in backticks, unless it contains a backtick."""
+    """Return a value in backticks. If it contains a backtick, return it as escaped text."""
     line = _line(text)
     return f"`{line.replace('|', chr(92) + '|')}`" if line and "`" not in line else _text(line)
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A specification with its title. `caption` gives the unit and the assumptions."""
+    """A Vega-Lite specification with its title.
+
+    `caption` gives the unit and the assumptions.
+    """
 
     title: str
     caption: str
@@ -25,7 +28,7 @@ class Plot:
 
 
 def require_pages() -> None:
-    """Raise `MissingError` if the package that fills pages is not installed. Call this before the work."""
+    """Raise `MissingError` if the package that fills templates is not installed. Call this before the work."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing(
             "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
@@ -35,10 +38,12 @@ def require_pages() -> None:
 def render_page(
     *, title: str, about: Sequence[str], sections: Sequence[object], plots: Sequence[Plot], notes: Sequence[str]
 ) -> str:
-    """Return a page. Every value is escaped; pictures are drawn here and have no script.
+    """Return a page.
 
-    A section has a `title`, a `table` with `titles` and `rows`, and `lines`. Raises `MissingError` without the group
-    `[plots]` if there are plots, and without jinja2.
+    Every value is escaped. Pictures are drawn here and have no script. A section has a `title`, a `table` with `titles`
+    and `rows`, and `lines`.
+
+    Raises `MissingError` if jinja2 is missing, or if there are plots and the group `[plots]` is missing.
     """
     require_pages()
     drawn = [{"title": one.title, "caption": one.caption, "svg": drawing(one.spec, title=one.title)} for one in plots]
@@ -46,7 +51,10 @@ def render_page(
 
 
 def drawing(spec: dict[str, object], *, title: str) -> Markup:
-    """Return a picture for a page, marked as safe HTML. Raises `MissingError` without the group `[plots]`."""
+    """Return a picture for a page, marked as safe HTML.
+
+    Raises `MissingError` without the group `[plots]`.
+    """
     from markupsafe import Markup
 
     from patchstack.report.plots import svg_of
@@ -55,7 +63,7 @@ def drawing(spec: dict[str, object], *, title: str) -> Markup:
 
 
 def fill(template: str, **values: object) -> str:
-    """Return a template of this package filled with escaped values. Call `require_pages` first."""
+    """Return a template of this package, filled with escaped values. Call `require_pages` first."""
     import jinja2
 
     environment = jinja2.Environment(

@@ -20,16 +20,20 @@ from patchstack.installed import install_hint
 from patchstack.report.text import printable
 
 VEGA_LITE = "5.21"
-"""The version of Vega-Lite for which specifications are written. Pictures change only with it or the package."""
+"""The version of Vega-Lite that the specifications are written for.
+
+Pictures change only if this version or the package changes.
+"""
 
 PALETTE = ("#3b7fd4", "#c96a0a", "#2b8f67", "#b5519a", "#8a6cd0", "#a3800f", "#cf4f4a", "#4b8a9b")
-"""Colours for series, each with a contrast of at least 3 to white and to a dark page."""
+"""Colours for the series of a plot. Each has a contrast of at least 3 to white and to the background of a dark page."""
 
 _FONTS = {
     "sans-serif": "system-ui, -apple-system, 'Segoe UI', sans-serif",
     "monospace": "ui-monospace, Menlo, 'DejaVu Sans Mono', monospace",
 }
-# The reader's fonts may differ from those of the layout. The width of monospace is 0.6 of the size in nearly all fonts.
+# The reader may have other fonts than those used for the layout. In nearly all monospace fonts a character is 0.6 of
+# the font size wide.
 _MONO = "monospace"
 _STYLE = (
     "svg:root{color-scheme:light dark;color:#1f2328}"
@@ -92,7 +96,10 @@ _ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
 
 
 def require_plots() -> None:
-    """Raise `MissingError` if the package that draws is not installed. Cheap, so call it before the work."""
+    """Raise `MissingError` if the package that draws is not installed.
+
+    The test is quick, so call it before the work.
+    """
     if importlib.util.find_spec("vl_convert") is None:
         raise PackageMissing(
             "plots need the package vl-convert-python, which is not installed", hint=install_hint("plots")
@@ -100,11 +107,12 @@ def require_plots() -> None:
 
 
 def svg_of(spec: Mapping[str, object], *, title: str) -> str:
-    """Return a Vega-Lite specification drawn as SVG, the same bytes for the same specification. `title` is the text for
-    screen readers. Data must be in the specification; URLs in it are not loaded. The channel `description` of a mark
-    becomes its tooltip.
+    """Return a Vega-Lite specification drawn as SVG.
 
-    Raises `MissingError` if the package that draws is not installed, `ValueError` for an invalid specification.
+    The same specification gives the same bytes. `title` is the text for screen readers. Data must be in the
+    specification, because URLs in it are not loaded. The channel `description` of a mark becomes its tooltip.
+
+    Raises `MissingError` if the package that draws is not installed, and `ValueError` for an invalid specification.
     """
     require_plots()
     import vl_convert
@@ -112,7 +120,7 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     whole = _clean({"background": None, "padding": 10, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
     drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
     name = hashlib.sha256(canonical(whole)).hexdigest()[:8]
-    # Vega numbers names across a process, and two pictures on one page must not share names.
+    # Vega numbers its ids across a process. Two pictures on one page must not share ids.
     numbers: dict[str, int] = {}
     drawn = _ID.sub(lambda found: f"{found[1]}p{name}-{numbers.setdefault(found[2], len(numbers))}", drawn)
     head, _, body = drawn.partition(">")
@@ -133,7 +141,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _clean(value: object) -> Any:
-    """Return the specification without control characters in its texts, which would crash the drawing process."""
+    """Return the specification with control characters removed from its texts. They would crash the drawing process."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

@@ -22,11 +22,11 @@ from patchstack.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _CHECK, _PLACES = "check/", 10
-LARGEST = 5000  # the maximum number of results that code scanning keeps
+LARGEST = 5000  # limit of results that code scanning keeps
 
 
 def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
-    """Return one run with the findings of all series. Waived findings are omitted."""
+    """Return one SARIF run with the findings of all series. Waived findings are omitted."""
     lints = [document for document in documents if isinstance(document, LintDocument)]
     rules = {rule.id: rule.reason for document in lints for rule in document.rules}
     rules |= {_id(check): check.what or f"the check {check.name}" for document in lints for check in document.checks}
@@ -63,12 +63,12 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
 
 
 def _id(check: CheckEntry) -> str:
-    """Return a check as a rule."""
+    """Return the id of the rule that represents a check."""
     return f"{_CHECK}{check.name}"
 
 
 def _finding(check: CheckEntry) -> FindingEntry | None:
-    """Return the finding for a check that does not hold, on the line of its definition; None if it holds."""
+    """Return a finding on the definition of a check that does not hold. Return None if the check holds."""
     if check.verdict == Verdict.PASS:
         return None
     places = "".join(f"; {place.path}:{place.line}: {place.name}" for place in check.places[:_PLACES])

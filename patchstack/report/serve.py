@@ -43,7 +43,7 @@ def about_lines(document: ServeDocument) -> Iterator[str]:
 
 
 def load_words(document: ServeDocument) -> str:
-    """Describe the arrivals of requests."""
+    """Describe when requests arrive."""
     requests = counted(document.requests, "request")
     cap = f", at most {document.concurrency} in flight" if document.concurrency else ""
     match document.arrivals:
@@ -101,7 +101,10 @@ def rate_rows(document: ServeDocument) -> Iterator[list[str]]:
 
 
 def outcome_lines(document: ServeDocument) -> Iterator[str]:
-    """Yield failures, marks, the cross-check, the client's load, and whether the run is valid."""
+    """Yield failures, marks, the cross-check, the load of the client, and whether the run is valid.
+
+    The cross-check compares the client's totals with the counters of the server.
+    """
     for failure in document.failures[:_MOST]:
         yield f"request {failure.number} failed: {failure.failure}"
     if len(document.failures) > _MOST:

@@ -1,5 +1,7 @@
-"""Write a run against a server as one HTML page: tables, the load over time, distributions, a timeline of the
-requests."""
+"""Write a run against a server as one HTML page.
+
+It has tables, the load over time, distributions, and a timeline of the requests.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,18 @@ def require_page() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """The gaps of a run in ms, of all requests together: between tokens (ITL) and between chunks with content (ICL).
-    `tokens` is empty if the number of tokens in a chunk is unknown."""
+    """The gaps in the streams of all requests, in ms.
+
+    `tokens` has the gaps between tokens (ITL). It is empty if the number of tokens in a chunk is unknown. The other
+    field has the gaps between chunks with content (ICL).
+    """
 
     tokens: Sequence[float]
     chunks: Sequence[float]
 
 
 def page_of(document: ServeDocument, gaps: Gaps) -> str:
-    """Return the page. Without the package for plots it has only tables and a note."""
+    """Return the page. Without the package that draws plots, it has only tables and a note."""
     draws = importlib.util.find_spec("vl_convert") is not None
     rates = Table(titles=("rate", "", "from"), rows=list(rate_rows(document)), styles={})
     return render_page(
@@ -119,7 +124,10 @@ def _load(document: ServeDocument) -> Plot:
 
 
 def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -> Plot:
-    """Return a plot of the cumulative distribution of each set, on a logarithmic axis that shows the tails."""
+    """Return a plot of the cumulative distribution of each set of values.
+
+    The axis is logarithmic, which shows the tails.
+    """
     points = [
         {"value": max(value, 0.01), "share": share, "of": name}
         for name, values in sets.items()
@@ -142,7 +150,7 @@ def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -
 
 
 def _shares(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield a sample of the values in order, each with the percentage of values up to it."""
+    """Yield a sample of the values in ascending order, each with the percentage of values that are not larger."""
     ordered = sorted(values)
     for at in sorted({round(step * (len(ordered) - 1) / _MOST_POINTS) for step in range(_MOST_POINTS + 1)}):
         yield ordered[at], 100 * (at + 1) / len(ordered)

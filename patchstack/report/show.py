@@ -1,4 +1,4 @@
-"""`patchstack show` as text; in colour on a terminal."""
+"""Show `patchstack show` as text, with colour on a terminal."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPatch:
-    """One patch of a series. `tree` is the prefix tree after it and `tree_before` the one before it, None if unknown;
-    `fork_commit` is the commit it mirrors, and `commit_from` the source of that id; `state` and `detail` are
-    verify's."""
+    """One patch of a series.
+
+    `tree_before` and `tree` are the prefix trees before and after the patch, None if unknown. `fork_commit` is the
+    commit that the patch mirrors, and `commit_from` the source of that id. `state` and `detail` are those of verify.
+    """
 
     series: str
     patch: PatchFile
@@ -51,7 +53,7 @@ class ShownPatch:
 
 
 def show_lines(shown: ShownPatch) -> Iterator[Line]:
-    """Yield the head, trailers, files and diff."""
+    """Yield the header, trailers, files and diff of a patch."""
     number = f"{shown.patch.number:04d}" if shown.patch.number is not None else "?"
     yield f"{shown.series} {number}: {shown.patch.subject}", "bold"
     for name, value in _head(shown):
@@ -96,7 +98,7 @@ def _diff(text: str) -> Iterator[Line]:
 
 
 def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:
-    """Print to stdout: in colour on a terminal, else, or with `plain`, as plain text."""
+    """Print to stdout, in colour on a terminal. Print plain text elsewhere, and with `plain`."""
     lines = [(printable(_one_line(text)), style) for text, style in show_lines(shown)]
     if plain or not coloured(sys.stdout):
         print("\n".join(text for text, _ in lines))

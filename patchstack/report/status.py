@@ -1,4 +1,4 @@
-"""`patchstack status` as one screen for each series, and the table of the surface."""
+"""Show `patchstack status`: one screen for each series, and the table of the surface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUBJECT = 80
 
 
 def status_lines(status: SeriesStatus) -> Iterator[str]:
-    """Yield the screen of a series, without its last line."""
+    """Yield the screen of a series, except its last line."""
     yield status.series
     for name, text in (
         ("pin", _pin(status.pin)),
@@ -35,7 +35,7 @@ def status_lines(status: SeriesStatus) -> Iterator[str]:
 
 
 def next_line(status: SeriesStatus) -> str:
-    """Return the last line: the next step."""
+    """Return the last line, which gives the next step."""
     return f"next: {status.next_step}"
 
 
@@ -114,7 +114,7 @@ def _surface(surface: Surface) -> str:
 
 
 def _costliest(surface: Surface) -> list[str]:
-    """Return the files that need the most work at a pin bump."""
+    """Return the files that probably need the most work at a pin bump."""
     return [
         f"{file.path}: {counted(file.hunks, 'place')}, +{file.inserted} -{file.changed}, "
         f"by {counted(len(file.patches), 'patch', 'patches')}"
@@ -123,7 +123,10 @@ def _costliest(surface: Surface) -> list[str]:
 
 
 def patches_table(status: SeriesStatus) -> Table:
-    """Return a table of every patch with verify's state and the metadata of its trailers. Empty columns are omitted."""
+    """Return a table of every patch: its state by verify, and the metadata of its trailers.
+
+    Empty columns are omitted.
+    """
     patches = status.patches or ()
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
     rows = [
@@ -141,7 +144,10 @@ def patches_table(status: SeriesStatus) -> Table:
 
 
 def surface_table(surface: Surface) -> Table:
-    """Return a table of all files of the surface: upstream's, costliest first, then our own."""
+    """Return a table of all files of the surface.
+
+    Upstream's files come first, in descending order of cost, then our own files.
+    """
     rows = [
         (
             "removed" if file.removed else "upstream",

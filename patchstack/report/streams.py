@@ -1,4 +1,4 @@
-"""Control the output on stdout and stderr: colour, and how many messages."""
+"""Control the output on stdout and stderr: colours, and how much is printed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Stream(Protocol):
-        """A stream that knows whether it is a terminal."""
+        """A stream that can tell whether it is a terminal."""
 
         def isatty(self) -> bool:
-            """Return whether it is a terminal."""
+            """Return whether the stream is a terminal."""
             ...
 
 
@@ -34,12 +34,12 @@ class When(StrEnum):
     NEVER = "never"
 
 
-_manner = [(When.AUTO, False, False)]  # --color, --quiet, error codes. No class: imports are slow.
+_manner = [(When.AUTO, False, False)]  # --color, --quiet, error codes; not a class, because imports are slow
 
 
 @contextmanager
 def manners() -> Iterator[None]:
-    """Restore the output options after the block: a command may run others in this process."""
+    """Restore the output options after the block. A command may run other commands in this process."""
     before = _manner[0]
     try:
         yield
@@ -67,15 +67,17 @@ _besides: list[Callable[[], AbstractContextManager[None]]] = []
 
 
 def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-    """Register a context manager that `printing` enters, to hide a changing line of a terminal. Return a function that
-    unregisters it."""
+    """Register a context manager that `printing` enters, to hide a changing line of a terminal.
+
+    Return a function that unregisters it.
+    """
     _besides.append(aside)
     return lambda: _besides.remove(aside)
 
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Clear the changing line of a terminal while this block prints."""
+    """Clear the changing line of a terminal during the block, in which other text is printed."""
     if _besides:
         with _besides[-1]():
             yield
@@ -89,8 +91,10 @@ def terminal(stream: Stream) -> bool:
 
 
 def coloured(stream: Stream) -> bool:
-    """Return whether the stream gets colour: by `--color`, else NO_COLOR, else FORCE_COLOR, else if it is a
-    terminal."""
+    """Return whether the stream gets colour.
+
+    The first of these decides: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream is a terminal.
+    """
     chosen = _manner[0][0]
     if chosen is not When.AUTO:
         return chosen is When.ALWAYS
@@ -109,7 +113,10 @@ def paint(text: str, style: str, stream: Stream) -> str:
 
 
 def paint_words(text: str, stream: Stream) -> str:
-    """Return the text with colour on the first word of each line that is a verdict, `error:`, `warning:` or `hint:`."""
+    """Return the text with colour on the first word of a line.
+
+    The word must be a verdict, `error:`, `warning:` or `hint:`.
+    """
     return "\n".join(_line(line, stream) for line in text.split("\n")) if coloured(stream) else text
 
 

@@ -23,7 +23,7 @@ _HOLDS = {True: "holds", False: "does not hold", None: "not compared"}
 
 
 def summary(parts: Sequence[Sequence[str]], size: int = LARGEST) -> str:
-    """Join the parts into one text, cut to a size in bytes."""
+    """Join the parts into one text of limited size, in bytes."""
     return cut([line for part in parts for line in (*part, "")], size)
 
 
@@ -45,7 +45,7 @@ def part(document: Report) -> list[str]:
 
 
 def failure(command: str, code_: int, talk: str) -> list[str]:
-    """Return the output of a command that ended without a document."""
+    """Return the output of a command that ended without printing a document."""
     lines = [line for line in talk.splitlines() if line.strip()][-40:]
     return [
         f"### patchstack {code(command)}: exit {code_}",
@@ -108,7 +108,7 @@ def _verify(document: VerifyDocument) -> Iterator[str]:
 
 
 def _checks(checks: Sequence[CheckEntry], since: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
-    """Yield a table of checks. `since` has the upstream commit that made a check fail, by its name."""
+    """Yield a table of checks. `since` has, by check name, the upstream commit that made the check fail."""
     if not checks:
         return
     yield ""
@@ -141,7 +141,7 @@ def _lint(document: LintDocument) -> Iterator[str]:
 
 
 def canary_part(document: CanaryDocument) -> Iterator[str]:
-    """Yield a series on a newer upstream: what applies, what breaks it."""
+    """Yield the result for a series on a newer upstream: the patches that apply, and what breaks the others."""
     upstream = document.upstream
     word = "applies to" if document.applies else "does not apply to"
     yield f"### canary {code(document.series)}: {word} upstream {code(upstream.commit[:12])}"

@@ -26,9 +26,9 @@ _STYLES = {
     "landed": "cyan",
     "not carried": "red",
 }
-_REGIONS = 3  # the maximum number of shown places of a file
-_LINES = 8  # the maximum number of shown lines of a side
-_SETTINGS = 12  # the maximum number of named options
+_REGIONS = 3  # limit of shown places in a file
+_LINES = 8  # limit of shown lines of a side
+_SETTINGS = 12  # limit of named options
 
 
 def stop_lines(state: SyncState) -> Iterator[str]:
@@ -58,7 +58,7 @@ def stop_lines(state: SyncState) -> Iterator[str]:
 
 
 def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
-    """Yield why the sync stopped after a patch that it applied."""
+    """Yield the reason why the sync stopped after a patch that it applied."""
     place = stop.place or 0
     item = state.items[place]
     count = f"({place + 1} of {len(state.items)})"
@@ -98,7 +98,7 @@ def _collision(collision: CollisionEntry) -> Iterator[str]:
 
 
 def sync_table(state: SyncState) -> Table:
-    """Return a table of every patch, its result, and why it was left out."""
+    """Return a table of every patch: its result, and the reason if it was left out."""
     changes = changes_of(state)
     rows = [
         (
@@ -127,7 +127,10 @@ def _how(item: Item) -> str:
 
 
 def report_lines(state: SyncState) -> Iterator[str]:
-    """Yield the plain report of a finished sync: counts, toolchain, and what holds."""
+    """Yield the plain-text report of a finished sync.
+
+    It has counts, toolchain changes, notes, the resulting tree and branch, and the checks.
+    """
     report = report_entry(state)
     if report is None:
         return
@@ -162,7 +165,7 @@ def report_lines(state: SyncState) -> Iterator[str]:
 
 
 def toolchain_lines(found: ToolchainEntry) -> Iterator[str]:
-    """Yield the changes that affect builds, one on each line."""
+    """Yield one line for each change that affects builds."""
     groups: dict[str, list[str]] = {"added": [], "removed": [], "default changed": []}
     for one in found.options:
         if one.old is None:

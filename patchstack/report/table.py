@@ -1,4 +1,4 @@
-"""Print tables: fitted to the width of a terminal, or with every cell in full elsewhere."""
+"""Print tables. On a terminal they are fitted to its width. Elsewhere every cell is printed in full."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Give(Enum):
 
 
 _GAP = 2  # blanks between columns
-_PROSE = 16  # the minimum width for readable prose
-_PATH = 24  # the minimum width for a useful shortened path
-_SPARE = 24  # the minimum width of a spare column
+_PROSE = 16  # minimum width at which prose is readable
+_PATH = 24  # minimum width at which a shortened path is useful
+_SPARE = 24  # minimum width of a spare column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Column titles and rows of text.
 
-    `styles` maps a cell's text to a colour; colour is never the only carrier of a meaning. `gives` has the columns that
-    shrink on a terminal, by title; all others, such as ids, verdicts, numbers and names, are never cut.
+    `styles` maps the text of a cell to a colour. A meaning is never shown by colour alone. `gives` has, by title, the
+    columns that may shrink on a terminal. Other columns, such as ids, verdicts, numbers and names, are never cut.
     """
 
     titles: Sequence[str]
@@ -52,7 +52,7 @@ class Table:
 
 
 def print_table(table: Table) -> None:
-    """Print to stdout: fitted to the width of a terminal, else with every cell in full."""
+    """Print a table to stdout. It is fitted to the width of a terminal. Elsewhere every cell is printed in full."""
     table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
     if terminal(sys.stdout):
         from rich.console import Console
@@ -64,7 +64,7 @@ def print_table(table: Table) -> None:
 
 
 def plain_lines(table: Table) -> list[str]:
-    """Return lines with columns padded to their widest cell, two blanks apart."""
+    """Return lines in which columns are padded to their widest cell and separated by two blanks."""
     return ["  ".join(cells).rstrip() for cells in _padded(table)]
 
 
@@ -84,7 +84,10 @@ def _painted(table: Table) -> list[str]:
 
 
 def print_fitted(table: Table, console: Console) -> None:
-    """Print at the width of a rich console: as columns if they fit, else as a block of lines for each row."""
+    """Print a table at the width of a rich console.
+
+    If the columns do not fit, each row is printed as a block of lines.
+    """
     from rich.cells import cell_len
     from rich.table import Table as Grid
     from rich.text import Text
@@ -112,7 +115,7 @@ def print_fitted(table: Table, console: Console) -> None:
 
 
 def _without_spare(table: Table, width: int) -> Table:
-    """Return the table, without its spare columns if they would make others shrink."""
+    """Return the table. Spare columns are removed if they would make other columns shrink."""
     spare = [title for title in table.titles if table.gives.get(title) is Give.SPARE]
     if not spare:
         return table
@@ -126,7 +129,7 @@ def _without_spare(table: Table, width: int) -> Table:
 
 
 def _whole(table: Table) -> list[int]:
-    """Return the width of every column if no cell shrinks."""
+    """Return the width of every column when no cell shrinks."""
     from rich.cells import cell_len
 
     rows = [table.titles, *table.rows]
@@ -134,8 +137,10 @@ def _whole(table: Table) -> list[int]:
 
 
 def _fitted(table: Table, width: int) -> list[int] | None:
-    """Return the width of every column so that all fit, or None if they cannot. The widest column that may shrink
-    does."""
+    """Return the width of every column so that all columns fit.
+
+    The widest column that may shrink is made smaller. Return None if the columns cannot fit.
+    """
     from rich.cells import cell_len
 
     widths = _whole(table)
@@ -153,7 +158,7 @@ def _fitted(table: Table, width: int) -> list[int] | None:
                 least[column] = max([len(title), *map(cell_len, words)])
             case None:
                 pass
-    # Figures stay on one line as long as prose can shrink.
+    # Figures stay on one line while prose can still shrink.
     for giving in ({Give.SPARE}, {Give.FOLD, Give.MIDDLE}, {Give.WORDS}):
         columns = [column for column, title in enumerate(table.titles) if table.gives.get(title) in giving]
         while sum(widths) + _GAP * (len(widths) - 1) > width:
@@ -185,7 +190,7 @@ def _print_blocks(table: Table, console: Console) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Middle:
-    """Text that loses its middle if it does not fit."""
+    """Text that is shortened in the middle if it does not fit."""
 
     text: str
 
@@ -202,7 +207,10 @@ class _Middle:
 
 
 def middle_out(text: str, width: int) -> str:
-    """Return the text cut to `width` columns of a terminal: a third from its start, `…`, and its end."""
+    """Return the text cut to `width` columns of a terminal.
+
+    A third is taken from the start, followed by `…` and the end of the text.
+    """
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= width:

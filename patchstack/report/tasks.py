@@ -1,4 +1,4 @@
-"""Show long work on stderr: a changing line on a terminal, a few plain lines elsewhere."""
+"""Show long work on stderr: a changing line on a terminal, or a few plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
     from patchstack.tasks import Task
 
-_SOON = 0.3  # seconds before the line of an announced task, which a cached result does not reach
+_SOON = 0.3  # seconds before an announced task is shown; a cached result is faster than that
 _TICK = 0.25  # seconds between two updates
-_PLAIN = 30.0  # seconds between two lines if there is no terminal
+_PLAIN = 30.0  # seconds between two lines if stderr is not a terminal
 
 
 class TaskScreen:
-    """Shows the open tasks: a `patchstack.tasks.Watcher`. `durations` returns the directory of durations, and is called
-    when one is needed. Durations are stored with `--quiet` too."""
+    """Shows the open tasks. It is a `patchstack.tasks.Watcher`.
+
+    `durations` returns the directory in which durations are stored. It is called only if a duration is needed.
+    Durations are also stored with `--quiet`.
+    """
 
     def __init__(self, durations: Callable[[], Path], *, stream: TextIO | None = None) -> None:
         self._durations = durations
@@ -45,7 +48,7 @@ class TaskScreen:
         self._plain_at = 0.0
         self._forget = beside(self._aside)
 
-    # Called by tasks, in the main thread
+    # Tasks call the following methods, in the main thread
 
     def began(self, tasks: Sequence[Task]) -> None:
         """Show the newest task, unless an outer one is already shown."""
@@ -65,14 +68,14 @@ class TaskScreen:
                 self._ticker.start()
 
     def ended(self, tasks: Sequence[Task]) -> None:
-        """Show the task around the one that ends; if there is none, restore the terminal."""
+        """Show the outer task again when a task ends. If none is left, restore the terminal."""
         self._tasks = tuple(tasks[:-1])
         if self._tasks:
             return
         self._clear()
         task, seconds = tasks[-1], monotonic() - tasks[-1].began
         if task.key and task.typical and seconds >= PATIENCE:
-            with suppress(OSError):  # a failure to store an estimate is not an error
+            with suppress(OSError):  # an estimate that cannot be stored is not an error
                 remember_duration(self._durations(), task.key, seconds)
 
     def close(self) -> None:
@@ -83,7 +86,7 @@ class TaskScreen:
             self._ticker.join(timeout=5)
         self._clear()
 
-    # Called by the ticker thread
+    # The ticker thread calls the following methods
 
     def _tick(self) -> None:
         while not self._ended.wait(_TICK):
@@ -109,8 +112,10 @@ class TaskScreen:
             self._lock.release()
 
     def _expected(self, task: Task) -> float | None:
-        """Return the seconds that a task is expected to take. Looked up when the task is first shown, as most never
-        are."""
+        """Return the seconds that a task is expected to take.
+
+        The duration is looked up when the task is first shown, because most tasks are never shown.
+        """
         if self._recalled is None or self._recalled[0] is not task:
             self._recalled = task, recalled_duration(self._durations(), task.key) if task.key else None
         return self._recalled[1]
@@ -132,7 +137,7 @@ class TaskScreen:
 
 
 def what(tasks: Sequence[Task]) -> str:
-    """Return what is being done, from the outermost task to its innermost part, as one printable line."""
+    """Return the current work as one printable line, from the outermost task to its innermost part."""
     parts = [task.name for task in tasks[1:]]
     if tasks[-1].doing:
         parts.append(tasks[-1].doing)
@@ -141,8 +146,10 @@ def what(tasks: Sequence[Task]) -> str:
 
 
 def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
-    """Return the progress of the tasks, and the elapsed and expected time of the outermost, if known. The expected time
-    comes from the last task of the kind, else from the finished items.
+    """Return the progress of the tasks.
+
+    It has the elapsed and, if known, the expected time of the outermost task. The expected time is that of the last
+    task of the same kind. If there is none, it is computed from the finished items.
     """
     elapsed = now - tasks[0].began
     inner = next((task for task in reversed(tasks) if task.total), None)
@@ -157,7 +164,10 @@ def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
 
 
 def fitted(text: str, tail: str, width: int) -> str:
-    """Return the text and its tail in one line of a terminal. The text is cut at its end, the tail is kept."""
+    """Return the text and its tail in one line of a terminal.
+
+    The end of the text is cut off. The tail is kept.
+    """
     from rich.cells import cell_len, set_cell_size
 
     room = width - 1 - cell_len(tail) - 2

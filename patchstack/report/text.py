@@ -16,7 +16,10 @@ _FENCE = re.compile(r"`+")
 
 
 def printable(text: str) -> str:
-    """Return the text with every control and formatting character escaped (`\\x1b`); line breaks and tabs stay."""
+    """Return the text with every control and formatting character escaped (`\\x1b`).
+
+    Line breaks and tabs are kept.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -30,12 +33,12 @@ def code(text: str, width: int = 300) -> str:
 
 
 def references(text: str) -> str:
-    """Return the text with every character except letters, digits and harmless signs as a character reference."""
+    """Return the text with characters written as character references, except letters, digits and harmless signs."""
     return "".join(c if c in _PLAIN or (ord(c) > 127 and c.isalnum()) else f"&#{ord(c)};" for c in text)
 
 
 def block(lines: Iterable[str], language: str = "", limit: int = 200) -> list[str]:
-    """Return untrusted lines as a fenced block, which none of them can end. Lines beyond the limit are counted."""
+    """Return untrusted lines as a fenced block. No line can end the block. Lines beyond the limit are counted."""
     shown = [printable(line.rstrip("\r\n")).replace("\n", "\\n") for line in lines]
     left = len(shown) - limit
     shown = shown[:limit] + ([f"... {left} more lines"] if left > 0 else [])
@@ -45,17 +48,20 @@ def block(lines: Iterable[str], language: str = "", limit: int = 200) -> list[st
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table of cells that are already Markdown."""
+    """Return a Markdown table. The cells must be Markdown already."""
     return [_row(titles), _row(["---"] * len(titles)), *(_row(row) for row in rows)]
 
 
 def folded(title: str, lines: Sequence[str], *, opened: bool = False) -> list[str]:
-    """Return lines that are folded under a title."""
+    """Return lines that GitHub folds under a title."""
     return [f"<details{' open' if opened else ''}><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 
 def cut(lines: Sequence[str], size: int) -> str:
-    """Return the lines as a text of at most `size` bytes. A cut text ends with a note, after closing open blocks."""
+    """Return the lines as a text of at most `size` bytes.
+
+    A text that was cut ends with a note. Blocks that are open at the cut are closed before it.
+    """
     text = "\n".join(lines) + "\n"
     if len(text.encode()) <= size:
         return text
@@ -85,8 +91,10 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return the number with its noun: `1 patch`, `2 patches`. `many` is needed if the plural is not `one` with an
-    s."""
+    """Return the number with its noun: `1 patch`, `2 patches`.
+
+    `many` is needed if the plural is not formed with an s.
+    """
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Show logs on a screen: counts, contradictions, and what two logs have in common."""
+"""Show logs on a screen: counts, contradictions, and the comparison of two logs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _INVALID = Verdict.INVALID.value
 
 
 def print_traced(traced: Traced, *, everything: bool = False) -> None:
-    """Print the contents of a log: a line for the log and each trace, then tables. Without `everything`, only the rows
-    with the most calls."""
+    """Print the contents of a log.
+
+    Each log and each trace has a line, and tables follow. Without `everything`, tables have only the rows with the most
+    calls.
+    """
     for line in log_lines(traced):
         print(printable(line))
     routed = [
@@ -44,8 +47,10 @@ def print_traced(traced: Traced, *, everything: bool = False) -> None:
 
 
 def log_lines(traced: Traced) -> Iterator[str]:
-    """Yield a line for the log, then one for each trace: the number of records, the total, and the part of the last
-    graph."""
+    """Yield a line for the log, then one for each trace.
+
+    The line of a trace has the number of records, the total, and the number of records in an incomplete last graph.
+    """
     reading = traced.reading
     yield f"{traced.name}: {_many(reading.lines, 'line')}, {reading.size:,} bytes"
     for source in traced.sources:
@@ -132,7 +137,7 @@ def _figures(traced: Traced, row: Row) -> list[str]:
 
 
 def _filled(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return the table without empty columns."""
+    """Return the table without its empty columns."""
     empty = [at for at, name in enumerate(titles) if name in _OPTIONAL and all(row[at] in ("-", "0") for row in rows)]
     return Table(
         titles=[name for at, name in enumerate(titles) if at not in empty],
@@ -148,7 +153,7 @@ _UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")
 
 
 def scaled(number: int | None) -> str:
-    """Return a number in three digits: `12.3 G`; `-` if it is not known."""
+    """Return a number with three digits: `12.3 G`. Return `-` if the number is unknown."""
     if number is None:
         return "-"
     for unit, letter in _UNITS:
@@ -158,7 +163,10 @@ def scaled(number: int | None) -> str:
 
 
 def fact_table(traced: Traced) -> Table:
-    """Return a table of single figures. A figure that must not be used is INVALID, with the reason."""
+    """Return a table of single figures.
+
+    A figure that must not be used is shown as INVALID, with the reason.
+    """
     rows = [
         (one.trace, one.name, one.value, f"{_INVALID}: {one.invalid}" if one.invalid else one.note)
         for one in traced.facts
@@ -172,14 +180,14 @@ def fact_table(traced: Traced) -> Table:
 
 
 def answer_table(traced: Traced) -> Table:
-    """Return a table of expectations, and what the log shows."""
+    """Return a table of expectations, each with what the log shows."""
     rows = [(one.expectation.text, verdict_of_answer(one).value, one.why) for one in traced.answers]
     gives = {"expected": Give.WORDS, "found": Give.WORDS}
     return Table(titles=("expected", "verdict", "found"), rows=rows, styles=VERDICTS, gives=gives)
 
 
 def print_checks(traced: Traced, *, everything: bool = False) -> None:
-    """Print the checks that fail or cannot be judged (with `everything`, all checks), then one verdict."""
+    """Print the checks that fail or cannot be judged, then one verdict. With `everything`, print all checks."""
     found = [one for one in traced.findings if everything or one.holds is not True]
     for line in log_lines(traced):
         print(printable(line))
@@ -190,7 +198,7 @@ def print_checks(traced: Traced, *, everything: bool = False) -> None:
 
 
 def finding_table(found: Sequence[LogCheck]) -> Table:
-    """Return a table of checks with both sides."""
+    """Return a table of checks. It shows both sides of each check."""
     rows = [(one.trace, one.what, verdict_of_finding(one).value, one.said, one.found) for one in found]
     return Table(
         titles=("trace", "check", "verdict", "one side", "other side"),
@@ -201,7 +209,7 @@ def finding_table(found: Sequence[LogCheck]) -> Table:
 
 
 def contradiction_lines(traced: Traced) -> Iterator[str]:
-    """Yield a line for each contradiction, and for each thing that the log does not show."""
+    """Yield a line for each contradiction, and for each check that cannot be judged from the log."""
     for one in traced.findings:
         if one.holds is not True:
             word = "warning: contradiction" if one.holds is False else "note"
@@ -209,7 +217,7 @@ def contradiction_lines(traced: Traced) -> Iterator[str]:
 
 
 def print_comparison(comparison: Comparison, first: Traced, second: Traced, *, everything: bool = False) -> None:
-    """Print the counts of two logs, the differences, and a summary."""
+    """Print the counts of two logs, their differences, and a summary."""
     print(printable(f"A: {first.name}"))
     print(printable(f"B: {second.name}"))
     print(printable(_workload(comparison)))

@@ -1,4 +1,7 @@
-"""Plot a log: shapes by route, tokens that a server admits in each step, graphs that are reused over time."""
+"""Plot a log.
+
+Plots show shapes by route, the tokens that a server admits in each step, and the reuse of graphs over time.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,24 @@ from patchstack.trace.traced import Traced
 Spec = dict[str, object]
 _WIDTH = 380
 _SHAPES = 16
-_LINE = 54  # the maximum length of a label
+_LINE = 54  # limit of a label's length
 
 
 def prepare(directory: Path) -> None:
-    """Raise `MissingError` if the package that draws is missing, and `UsageError` if the path cannot be a directory."""
+    """Raise an error if the plots cannot be written.
+
+    Raises `MissingError` if the package that draws is missing, and `UsageError` if the path cannot be a directory.
+    """
     require_plots()
     if directory.exists() and not directory.is_dir():
         raise BadPath(f"{directory} is not a directory", hint="--plots names the directory for the plots")
 
 
 def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
-    """Write every plot for which the log has figures, and yield the path of each. Raises `UsageError` if it has
-    none."""
+    """Write every plot that the log has figures for, and yield the path of each.
+
+    Raises `UsageError` if the log has no figures.
+    """
     specs = list(plot_specs(traced))
     if not specs:
         raise InputUnreadable(
@@ -62,8 +70,11 @@ def _file_name(name: str) -> str:
 
 
 def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Return bars of calls for the most frequent shapes, coloured by route. A shape is written above its bar, as it is
-    too long to fit next to it on a narrow page. The common part of all shapes is written once, under the title."""
+    """Return bars of calls for the most frequent shapes, coloured by route.
+
+    A shape is written above its bar, because it is too long for the space beside the bar on a narrow page. The common
+    part of all shapes is written once, under the title.
+    """
     rows = by_shape(trace)
     totals: dict[str, int] = {}
     for row in rows:
@@ -119,7 +130,10 @@ _NUMBERS = {
 
 
 def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Return the decode and prompt tokens of each step, in order. With many steps, a point is the mean of several."""
+    """Return the decode and prompt tokens of each step, in order.
+
+    If there are many steps, each point is the mean of several.
+    """
     values: list[dict[str, object]] = []
     step = 1
     for count, sums in zip(points.counts, points.values, strict=True):
@@ -150,7 +164,7 @@ def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
 
 
 def reused_spec(points: Points, title: str) -> Spec:
-    """Return the number of graphs that llama.cpp has reused so far, from the lines of its log in order."""
+    """Return the number of graphs that llama.cpp has reused so far. The lines of its log are read in order."""
     values: list[dict[str, object]] = []
     line = 0
     for count, (total,) in zip(points.counts, points.values, strict=True):

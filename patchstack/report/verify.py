@@ -1,4 +1,4 @@
-"""`patchstack verify` as a table and a summary line."""
+"""Show `patchstack verify` as a table and a summary line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ STATE_STYLES = {
 
 
 def verify_table(result: Verification) -> Table:
-    """Return a table of number, subject, prefix tree, fork commit and state of every patch. A patch without a unique
-    number has its name."""
+    """Return a table of every patch: number, subject, prefix tree, fork commit and state.
+
+    A patch without a unique number is shown by its name.
+    """
     shared = _shared(result)
     return Table(
         titles=("number", "subject", "prefix tree", "fork commit", "state"),
@@ -48,13 +50,16 @@ def _number(row: Row, shared: frozenset[int]) -> str:
 
 
 def _shared(result: Verification) -> frozenset[int]:
-    """Return the numbers that more than one patch has."""
+    """Return the numbers that several patches share."""
     counts = Counter(row.number for row in result.rows if row.number is not None)
     return frozenset(number for number, count in counts.items() if count > 1)
 
 
 def truth(result: Verification) -> str:
-    """Return the summary line: base, applied tree, expected tree with its origin, holds or not."""
+    """Return the summary line.
+
+    It has the base, the applied tree, the expected tree with its origin, and whether the series holds.
+    """
     word = {True: "holds", False: "does not hold", None: "not compared"}[result.holds]
     expected = "nothing to compare with"
     if result.expected_tree is not None:
@@ -66,7 +71,7 @@ def truth(result: Verification) -> str:
 
 
 def explanation(result: Verification) -> Iterator[str]:
-    """Yield the lines after the table: every problem, and the drift in sentences and hunks."""
+    """Yield the lines after the table: every problem, then the drift in sentences and hunks."""
     shown_as_drift = {patch.file for patch in result.drift.patches} if result.drift else set()
     inherited: dict[str, list[str]] = {}
     shared = _shared(result)
@@ -89,7 +94,7 @@ def explanation(result: Verification) -> Iterator[str]:
 
 
 def _span(numbers: list[str]) -> str:
-    """Return numbers for a sentence: all if there are few, else the first and last."""
+    """Return numbers for a sentence. If there are many, only the first and the last are named."""
     return ", ".join(numbers) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]} ({len(numbers)} patches)"
 
 

@@ -52,7 +52,7 @@ def prefix_answer(
     image_tokens: int | None,
     last_images: int,
 ) -> CostDocument:
-    """Return the prefix reuse of an agent's steps. Several logs are read in order, as one."""
+    """Return the prefix reuse of an agent's steps. Several logs are read in order, as if they were one log."""
     subject = open_subject(model, ["llama-server", *options])
     read = [read_log(path) for path in logs]
     log = Log(
@@ -129,8 +129,11 @@ def _about(
 
 
 def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: str | None) -> CostDocument:
-    """Return the document with the elasticities of results, and with the results over the range `varied` if given.
-    Raises `UsageError` if that is not a range of an input."""
+    """Return the document with the elasticities of results.
+
+    With `varied`, the results over that range are added too. Raises `UsageError` if `varied` is not a range of an
+    input.
+    """
     if varied is None:
         return document
     return replace(
@@ -158,7 +161,7 @@ def _weights_result(subject: Subject, tokens: int) -> Result:
 def decode_answer(
     subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], varied: str | None = None
 ) -> CostDocument:
-    """Return the floors of decode steps for every number of streams and every context."""
+    """Return the lower bounds of decode time for each number of streams and each context length."""
     if min(streams) < 1:
         raise BadValue("--streams: at least 1 sequence")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
@@ -175,7 +178,7 @@ def decode_answer(
 def prefill_answer(
     subject: Subject, machine: Machine, prompt: int, before: int, varied: str | None = None
 ) -> CostDocument:
-    """Return the floors of every ubatch of a prompt."""
+    """Return the lower bound of time for each ubatch of a prompt."""
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     floors = prefill_floors(work, prompt, bandwidth, machine.peak_values, before=before)
     found = replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
@@ -194,7 +197,7 @@ def prefill_answer(
 def memory_answer(
     subject: Subject, machine: Machine, fitted: Sequence[Fitted] = (), varied: str | None = None
 ) -> CostDocument:
-    """Return what a server allocates, and what fits the memory of the machine."""
+    """Return what a server allocates, and what fits into the memory of the machine."""
     layout = subject.workload().layout
     options, weights = subject.options, subject.model.tensor_bytes
     memory = allocate(layout, options, weights)
@@ -215,7 +218,7 @@ def memory_answer(
 
 
 def _loaded(subject: Subject, layout: Layout) -> list[Loaded]:
-    """Return the model, and the draft model if there is one."""
+    """Return the model, and the draft model or None."""
     own = Loaded(layout=layout, options=subject.options, weights=subject.model.tensor_bytes)
     return [own, *([subject.draft.memory] if subject.draft is not None else [])]
 
@@ -228,7 +231,7 @@ def report_answer(
     fitted: Sequence[Fitted] = (),
     varied: str | None = None,
 ) -> CostDocument:
-    """Return all costs that follow from the header, the machine and the command line."""
+    """Return all costs that can be computed from the header, the machine and the command line."""
     tokens = max(1, streams[0])
     found, results = weights_answer(subject, tokens), [_weights_result(subject, tokens)]
     if subject.layout is None:
@@ -258,7 +261,7 @@ def report_answer(
 
 
 def _all(*documents: CostDocument) -> tuple[str, ...]:
-    """Return the assumptions of all documents, each once."""
+    """Return the assumptions of all documents without repetition."""
     return tuple(dict.fromkeys(one for document in documents for one in document.assumptions))
 
 
@@ -267,7 +270,7 @@ _PROMPT = 2048
 
 
 def _report_state(subject: Subject, machine: Machine) -> CostState | None:
-    """Return the recurrent state, None if it has no memory lengths: 'cost ssm' says why."""
+    """Return the recurrent state. Return None if it has no memory lengths: `cost ssm` explains why."""
     try:
         return state_answer(subject, machine, (0.0, None), 1).state
     except (MissingError, UsageError):  # no recurrent layers, or no usable decay values
@@ -306,7 +309,10 @@ def state_answer(
 def compare_answer(
     subject: Subject, machine: Machine, runs: Sequence[Path], given: Sequence[str], options: Sequence[str] = ()
 ) -> tuple[CostDocument, Exit]:
-    """Return measured times over their floors, and the exit status. `options` are those of the subject."""
+    """Return measured times divided by their lower bounds, and the exit status.
+
+    `options` describe the command line of the measured run.
+    """
     from patchstack.report.cost.runs import read_runs
 
     if not runs and not given:

@@ -1,4 +1,7 @@
-"""Build the parts of a `patchstack.cost/1` document. Tables and pages are made from it too, so all forms agree."""
+"""Build the parts of a `patchstack.cost/1` document.
+
+Tables and pages are made from this document, so all forms agree.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ from patchstack.workflow.cost import Fitted, Subject
 
 
 def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> CostModel:
-    """Return a model, and its memory if that is known."""
+    """Return a model. Its memory is included if it is known."""
     part = CostModel(
         path=str(model.path),
         name=model.name,
@@ -89,7 +92,7 @@ def machine_part(machine: Machine) -> CostMachine:
 
 
 def options_part(options: ServerOptions) -> CostOptions:
-    """Return a command line as patchstack read it."""
+    """Return a server's command line as patchstack understood it."""
     return CostOptions(
         context_tokens=options.context,
         slots=options.slots,
@@ -133,14 +136,14 @@ def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: 
 
 
 def _mean_distinct(routing: Routing, tokens: float) -> float:
-    """Return the expected distinct experts, as the mean of the layers that an imatrix counted."""
+    """Return the expected number of distinct experts: the mean over the layers that an imatrix counted."""
     if not routing.shares:
         return routing.distinct(tokens)
     return math.fsum(routing.distinct(tokens, block) for block in routing.shares) / len(routing.shares)
 
 
 def decode_part(floor: DecodeFloor) -> CostDecode:
-    """Return the floor of a decode step."""
+    """Return the lower bound of the time of a decode step."""
     return CostDecode(
         streams=floor.streams,
         context_tokens=floor.length,
@@ -152,7 +155,7 @@ def decode_part(floor: DecodeFloor) -> CostDecode:
 
 
 def prefill_part(floor: PrefillFloor) -> CostPrefill:
-    """Return the floor of a ubatch."""
+    """Return the lower bound of the time of a ubatch."""
     return CostPrefill(
         before_tokens=floor.before,
         tokens=floor.tokens,
@@ -226,12 +229,12 @@ def _compute_rows(fitted: Iterable[Fitted]) -> list[CostAllocation]:
 
 
 def elasticity_parts(found: Iterable[Elasticity]) -> tuple[CostElasticity, ...]:
-    """Return the elasticities in order."""
+    """Return the elasticities in their order."""
     return tuple(CostElasticity(result=one.result, input=one.name, elasticity=one.value) for one in found)
 
 
 def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
-    """Return the results over a range."""
+    """Return the results over a range of an input."""
     return tuple(
         CostVariation(
             result=one.result,
@@ -277,7 +280,7 @@ def _finite(value: float) -> float | None:
 
 
 def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
-    """Return measured times over their floors."""
+    """Return measured times divided by their lower bounds."""
     return tuple(
         CostCompared(
             source=one.source,
@@ -301,7 +304,7 @@ ASSUMPTIONS = (
 
 
 def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ...]:
-    """Return the assumptions of the figures: those of floors, and those of a step's bytes."""
+    """Return the assumptions of the lower bounds, and those of the bytes that a step reads."""
     found = list(ASSUMPTIONS if floors else ())
     if subject.routing.experts and (floors or steps):
         found.append(f"Experts are chosen by {subject.routing.source}, independently for each token.")

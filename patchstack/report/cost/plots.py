@@ -147,7 +147,10 @@ def _heads(document: CostDocument) -> Plot:
 
 
 def write_page(document: CostDocument, path: Path) -> None:
-    """Write the page. Raises `MissingError` without the group `[plots]`, `UsageError` if the file cannot be written."""
+    """Write the page.
+
+    Raises `MissingError` without the group `[plots]`, and `UsageError` if the file cannot be written.
+    """
     try:
         replace_file(path, page_of(document).encode())
     except OSError as error:

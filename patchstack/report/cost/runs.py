@@ -1,5 +1,7 @@
-"""Read files of measured times for `cost compare`: rows of llama-batched-bench, documents of `bench` and of `bench
-serve`."""
+"""Read files of measured times for `cost compare`.
+
+A file has rows of llama-batched-bench, a document of `bench`, or a document of `bench serve`.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,12 @@ class _Head(msgspec.Struct):
 
 
 def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
-    """Read a file of measured times. `given` are options of the run that the file does not have.
+    """Read a file of measured times.
 
-    Raises `MissingError` if the file does not exist, or if nothing in it has a floor, and `UsageError` with the line
-    for a row or a document that cannot be read.
+    `given` are options of the run that the file does not record.
+
+    Raises `MissingError` if the file does not exist, or if no row in it has a lower bound. Raises `UsageError`, with
+    the line, for a row or a document that cannot be read.
     """
     rows: list[Measured] = []
     told: list[str] = []
@@ -63,8 +67,10 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the JSON objects of a file, with their lines. The file is one object over several lines, or has one object
-    on some of its lines."""
+    """Yield the JSON objects of a file, with their lines.
+
+    The file is either one object that spans several lines, or has objects on single lines.
+    """
     try:
         if path.exists() and not path.is_file():
             raise CostRefused(f"{path} is not a file", hint=_HINT)
@@ -88,7 +94,7 @@ def _schema(line: bytes) -> str | None:
     try:
         return msgspec.json.decode(line, type=_Head).schema
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None  # the reader of rows reports the error
+        return None  # the reader of rows reports this error
 
 
 def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
@@ -125,7 +131,11 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """The workload of a row: the prompts of all sequences if it `generates` nothing, else the steps after them."""
+    """The workload of a row.
+
+    If `generated` is 0, the row measures the prompts of all sequences. Otherwise it measures the decode steps after the
+    prompts.
+    """
 
     prompt: int
     generated: int
@@ -156,7 +166,7 @@ def _timed(shape: _Shape, source: str, speed: float, options: ServerOptions) -> 
 
 
 def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
-    """Return the shapes of llama-batched-bench by the names of their rows."""
+    """Return the shapes of a llama-batched-bench run, by row name."""
     lists = [_counts(args, one, place) for one in ("-npp", "-ntg", "-npl")]
     shapes = [(pp, tg, pl) for pp, tg, pl in itertools.product(*lists)]
     shared = "-pps" in args
@@ -169,7 +179,10 @@ def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
-    """Return the tests of llama-bench by their names: one sequence, after as many tokens as `-d` says."""
+    """Return the tests of a llama-bench run, by name.
+
+    Each test has one sequence. The option `-d` gives the number of tokens before it.
+    """
     depth = next((_counts(args, one, place)[0] for one in ("-d", "--n-depth") if one in args), 0)
     found = {f"pp{one}": _Shape(prompt=one, generated=0, streams=1, before=depth) for one in _counts(args, "-p", place)}
     for one in _counts(args, "-n", place):
@@ -178,7 +191,7 @@ def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
-    """Return the numbers of an option's last use."""
+    """Return the numbers that the last occurrence of an option gives."""
     text = next((value for name, value in reversed(list(itertools.pairwise(args))) if name == option), "")
     try:
         found = tuple(int(one) for one in text.split(","))
@@ -190,7 +203,7 @@ def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
 
 
 def _options(args: Sequence[str], given: Sequence[str]) -> ServerOptions:
-    """Return the options of the run: the given ones, followed by those of the document."""
+    """Return the options of the run: the given options, followed by the options of the document."""
     kept: list[str] = []
     words = iter(args)
     for word in words:

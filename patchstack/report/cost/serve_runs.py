@@ -1,4 +1,7 @@
-"""Read the times with a floor from a `patchstack.serve/1` document: steady decoding, and the fastest requests."""
+"""Read the times that have a lower bound from a `patchstack.serve/1` document.
+
+These are the rate of steady decoding, and the fastest requests.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ SCHEMA = "patchstack.serve/1"
 
 
 class Steady(msgspec.Struct, frozen=True):
-    """The rate in the window in which all streams decode, in tokens a second; `problem` is why it is not usable."""
+    """The rate while all streams decode, in tokens per second.
+
+    `problem` tells why the rate is not usable.
+    """
 
     tps: float | None
     problem: str
@@ -32,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How many streams decoded at once."""
+    """The number of streams that decoded at the same time."""
 
     decoding: int
 
@@ -44,7 +50,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class ServeTimes(msgspec.Struct, frozen=True):
-    """The needed fields of a document; others are ignored."""
+    """The fields of a document that are needed here. Other fields are ignored."""
 
     valid: bool
     problems: tuple[str, ...]
@@ -57,8 +63,11 @@ class ServeTimes(msgspec.Struct, frozen=True):
 
 
 def read_times(line: bytes, place: str) -> ServeTimes:
-    """Return the times of a document. Raises `UsageError` if it is not a serve document, `MissingError` if the run is
-    INVALID or has no answer."""
+    """Return the times of a document.
+
+    Raises `UsageError` if it is not a serve document. Raises `MissingError` if the run is INVALID or no request was
+    answered.
+    """
     try:
         found = msgspec.json.decode(line, type=ServeTimes)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -73,8 +82,11 @@ def read_times(line: bytes, place: str) -> ServeTimes:
 
 
 def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> Iterator[Measured]:
-    """Yield the times that have a floor. Each is compared with the least possible work: the shortest prompt, all
-    drafted tokens accepted, and no other stream during the fastest request."""
+    """Yield the times that have a lower bound.
+
+    Each is compared with the least possible work: the shortest prompt, all drafted tokens accepted and, for the fastest
+    request, no other stream.
+    """
     prompts = [one.prompt for one in found.answers if one.prompt]
     streams = max((one.decoding for one in found.load), default=0) or found.concurrency
     steady = found.steady
@@ -116,8 +128,10 @@ def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> It
 
 
 def _one_by_one(one: Answer) -> bool:
-    """Return whether each chunk had one token. Otherwise the time between the first and last chunk does not include all
-    tokens."""
+    """Return whether each chunk had one token.
+
+    Otherwise the time between the first and the last chunk does not include all tokens.
+    """
     return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
 
 

@@ -1,4 +1,4 @@
-"""Show a cost document as tables and lines on a terminal. Each figure has a unit in its cell or title."""
+"""Show a cost document as tables and lines on a terminal. The unit of a figure is in its cell or in the title."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from patchstack.report.text import counted, printable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A table with its title, and lines after it."""
+    """A table with its title. `lines` follow the table."""
 
     title: str
     table: Table
@@ -118,7 +118,7 @@ def size(count: float | None) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """Return bytes in decimal units, as in bandwidths: `19.75 GB`."""
+    """Return bytes in decimal units, as bandwidths are given: `19.75 GB`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:,.2f} {unit}"
@@ -126,7 +126,7 @@ def gigabytes(count: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return a time: `72.4 ms`, `3.21 s`."""
+    """Return a duration: `72.4 ms`, `3.21 s`."""
     if milliseconds is None:
         return "unknown"
     if milliseconds >= 1e4:
@@ -194,7 +194,7 @@ def weights_table(weights: CostWeights) -> Table:
 
 
 def weights_lines(weights: CostWeights) -> Iterator[str]:
-    """Yield the assumptions about a step's bytes."""
+    """Yield the assumptions about the bytes that a step reads."""
     if weights.distinct_experts is not None:
         step = f"a step of {counted(weights.step_tokens, 'token')}"
         yield f"{step} reads {weights.distinct_experts:,.1f} of {weights.experts} experts a layer ({weights.routing})"
@@ -203,7 +203,7 @@ def weights_lines(weights: CostWeights) -> Iterator[str]:
 
 
 def decode_table(rows: Sequence[CostDecode]) -> Table:
-    """Return a table with a row for each number of streams and context, with the parts of the step."""
+    """Return a table with a row for each number of streams and context length. Columns show the parts of the step."""
     table = []
     for one in rows:
         kept = {part.group: part.bytes for part in one.parts}
@@ -225,7 +225,7 @@ def decode_table(rows: Sequence[CostDecode]) -> Table:
 
 
 def prefill_table(rows: Sequence[CostPrefill]) -> Table:
-    """Return a table with a row for each ubatch. Equal middle rows are only in the document."""
+    """Return a table with a row for each ubatch. Equal rows in the middle are only in the document."""
     table = [
         [
             f"{one.before_tokens:,}",
@@ -253,7 +253,7 @@ def _allocated(count: int | None, detail: str) -> str:
 
 
 def memory_lines(memory: CostMemory) -> Iterator[str]:
-    """Yield lines about the server's context, and what fits."""
+    """Yield lines about the server's context, and about what fits into memory."""
     each = f", {memory.stream_tokens:,} for each of {memory.streams} streams" if memory.streams > 1 else ""
     yield f"context  {memory.context_tokens:,} tokens{each}"
     if memory.fit is not None:
@@ -267,7 +267,7 @@ def memory_lines(memory: CostMemory) -> Iterator[str]:
 
 
 def state_table(state: CostState) -> Table:
-    """Return a table with a row for each threshold of the sweep, the chosen one marked."""
+    """Return a table with a row for each threshold of the sweep. The chosen row is marked."""
     rows = []
     for one in sorted({one.threshold_tokens: one for one in (*state.sweep, state.chosen)}.values(), key=_threshold):
         rows.append(
@@ -321,8 +321,10 @@ def compared_table(rows: Sequence[CostCompared]) -> Table:
 
 
 def sensitivity_table(found: Sequence[CostElasticity]) -> Table:
-    """Return the elasticities of each result, largest first. Those that would be shown as 0 are only in the
-    document."""
+    """Return the elasticities of each result, largest first.
+
+    Those that would be shown as 0 are only in the document.
+    """
     several = len({one.result for one in found}) > 1
     rows = [
         [*([one.result] if several else []), one.input, f"{one.elasticity:+.3f}"]
@@ -334,7 +336,7 @@ def sensitivity_table(found: Sequence[CostElasticity]) -> Table:
 
 
 def variation_table(found: Sequence[CostVariation]) -> Table:
-    """Results over a range."""
+    """Return a table of the results over a range of an input."""
     timed = any(one.tokens_a_second is not None for one in found)
     several = len({one.result for one in found}) > 1
     rows = []
@@ -352,7 +354,10 @@ def variation_table(found: Sequence[CostVariation]) -> Table:
 
 
 def _input(name: str, value: float) -> str:
-    """Return a value of an input: tokens and threshold as numbers, rates of the machine with a unit."""
+    """Return the value of an input as text.
+
+    Rates of the machine have a unit; tokens and thresholds are plain numbers.
+    """
     if name == "bandwidth":
         return f"{value / 1e9:,.4g} GB/s"
     if name.startswith("peak "):
@@ -394,7 +399,7 @@ def _blame(message: int | None, role: str, change: str, lost: int | None) -> str
 
 
 def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
-    """Yield the total and its growth."""
+    """Yield the total cost of the steps, and its growth."""
     told = f"{prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}"
     yield f"sum      {told}, {prefix.cached_tokens:,} cached, {prefix.processed_tokens:,} processed"
     yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"

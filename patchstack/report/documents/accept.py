@@ -10,7 +10,10 @@ from patchstack.workflow.candidate.acceptance import Accepted
 
 
 class StepEntry(Part, frozen=True, kw_only=True):
-    """One requirement, and its result; `evidence` is the basis of the result."""
+    """One requirement, and its result.
+
+    `evidence` is the basis of the result.
+    """
 
     name: str
     verdict: Verdict
@@ -19,7 +22,10 @@ class StepEntry(Part, frozen=True, kw_only=True):
 
 
 class AcceptDocument(Document, frozen=True, kw_only=True, tag="patchstack.accept/1"):
-    """The result of candidates: full ids of the commits, and of the decision (null if not accepted)."""
+    """The results of candidates.
+
+    `commits` are full ids. The id of the decision is null if the candidate was not accepted.
+    """
 
     series: str
     commits: tuple[str, ...]

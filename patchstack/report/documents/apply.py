@@ -1,4 +1,4 @@
-"""`patchstack.apply/1`: a series on a directory of source files."""
+"""`patchstack.apply/1`: the result of applying a series to a directory of source files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from patchstack.series.mirror.apply_to_directory import Materialized
 
 
 class ApplyDocument(Document, frozen=True, kw_only=True, tag="patchstack.apply/1"):
-    """What applying a series wrote, or with `check` would write. Paths are relative to the directory."""
+    """What applying a series wrote or, with `check`, would write.
+
+    Paths are relative to the directory.
+    """
 
     series: str
     directory: str
@@ -22,7 +25,7 @@ class ApplyDocument(Document, frozen=True, kw_only=True, tag="patchstack.apply/1
 
 
 def apply_document(series: str, directory: Path, done: Materialized, *, check: bool) -> ApplyDocument:
-    """Return the document of a series on a directory."""
+    """Return the document of a series that was applied to a directory."""
     return ApplyDocument(
         series=series,
         directory=str(directory),

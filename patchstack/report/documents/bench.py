@@ -25,10 +25,15 @@ class BenchSide(Part, frozen=True, kw_only=True):
 
 
 class BenchRow(Part, frozen=True, kw_only=True):
-    """A row. Margins, `estimate`, `low` and `high` are fractions of B over A less 1, positive if B is better; `low` and
-    `high` are null if no bound has been shown yet, and all three are null if no pair counts. `a` and `b` are medians in
-    `unit` over all pairs. `shown` are the statements that hold, `e_values` their largest e-values so far. `needed` is
-    the estimated number of pairs for the next statement, null if unknown."""
+    """A row of a comparison.
+
+    `margin`, `guard_margin`, `estimate`, `low` and `high` are B / A - 1, as fractions, and positive if B is better.
+    `low` and `high` are null if no bound has been shown yet. They and `estimate` are null if no pair counts.
+
+    `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` has the largest
+    e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs, null if
+    unknown.
+    """
 
     name: str
     primary: bool
@@ -47,8 +52,11 @@ class BenchRow(Part, frozen=True, kw_only=True):
 
 
 class BenchReference(Part, frozen=True, kw_only=True):
-    """A reference run: its speed, and clock in MHz, power in watts and temperature in degrees Celsius under load (null
-    if unknown)."""
+    """A reference run.
+
+    It has the speed, and the values under load: the clock in MHz, the power in watts, and the temperature in degrees
+    Celsius. Each is null if unknown.
+    """
 
     speed: float
     clock: float | None
@@ -57,8 +65,12 @@ class BenchReference(Part, frozen=True, kw_only=True):
 
 
 class BenchPair(Part, frozen=True, kw_only=True):
-    """A pair. `second` is the side that ran second, by the coin; `thrown` is why it does not count, empty if it does;
-    `ratios` are B over A of each row, above 1 if B is better; `keys` are the observations by slot."""
+    """A pair of runs.
+
+    `second` is the side that ran second, as decided by the coin. `thrown` tells why the pair does not count. It is
+    empty if the pair counts. `ratios` has B / A for each row, above 1 if B is better. `keys` are the keys of the
+    observations, by slot.
+    """
 
     number: int
     began: str
@@ -70,9 +82,11 @@ class BenchPair(Part, frozen=True, kw_only=True):
 
 
 class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1"):
-    """A comparison. `outcome` is `keep`, `reject`, `no difference seen`, `INVALID`, or `undecided` while more pairs may
-    run; `decided` is the number of pairs until the outcome. `unplanned` lists choices that were made after seeing runs,
-    empty if there are none."""
+    """A comparison of two sides.
+
+    `outcome` is `keep`, `reject`, `no difference seen`, `INVALID`, or `undecided` while more pairs may run. `decided`
+    is the number of pairs until the outcome. `unplanned` lists choices that were made after runs had been seen.
+    """
 
     comparison: str
     outcome: str
@@ -102,7 +116,7 @@ class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1
 
 
 class MachineRun(Part, frozen=True, kw_only=True):
-    """A reference run of the history."""
+    """A reference run in the history."""
 
     at: str
     speed: float
@@ -115,7 +129,10 @@ class MachineRun(Part, frozen=True, kw_only=True):
 
 
 class MachineDrop(Part, frozen=True, kw_only=True):
-    """The point since which a machine is slower: the time and the run, and the median speeds before and after."""
+    """The point since which a machine is slower.
+
+    It has the time and the run, and the median speeds before and after.
+    """
 
     since: str
     comparison: str
@@ -125,7 +142,10 @@ class MachineDrop(Part, frozen=True, kw_only=True):
 
 
 class MachineEntry(Part, frozen=True, kw_only=True):
-    """One reference workload on one machine, oldest run first. `drop` is null if it is not slower."""
+    """The runs of one reference workload on one machine, oldest first.
+
+    `drop` is null if the machine is not slower.
+    """
 
     machine: str
     what: str
@@ -134,7 +154,7 @@ class MachineEntry(Part, frozen=True, kw_only=True):
 
 
 class BenchMachineDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench-machine/1"):
-    """The history of machines: their reference runs."""
+    """The history of machines, which consists of their reference runs."""
 
     entries: tuple[MachineEntry, ...]
 

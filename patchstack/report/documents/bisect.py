@@ -8,7 +8,10 @@ from patchstack.workflow.bisect.points import Point
 
 
 class PointEntry(Part, frozen=True, kw_only=True):
-    """A point of the search: a prefix of the series (`number`), or an upstream commit (`commit`)."""
+    """A point of the search.
+
+    It is either a prefix of the series (`number`) or an upstream commit (`commit`).
+    """
 
     name: str
     subject: str
@@ -17,7 +20,10 @@ class PointEntry(Part, frozen=True, kw_only=True):
 
 
 class TriedEntry(PointEntry, frozen=True, kw_only=True):
-    """A point at which the command ran: its place, from 0, its exit code, and its wall time in seconds."""
+    """A point at which the command ran.
+
+    It has the position, from 0, the exit code, and the wall time in seconds.
+    """
 
     place: int
     said: str
@@ -28,8 +34,11 @@ class TriedEntry(PointEntry, frozen=True, kw_only=True):
 
 
 class BisectDocument(Document, frozen=True, kw_only=True, tag="patchstack.bisect/1"):
-    """The answer of a bisection. `candidates` has several entries if points were skipped; `turns_back` is a
-    bad point and a good one after it, if the command failed and then succeeded again."""
+    """The result of a bisection.
+
+    `candidates` has several entries if points were skipped. `turns_back` is set if the command failed at a point and
+    succeeded at a later one: it has both points.
+    """
 
     series: str
     over: str

@@ -29,7 +29,10 @@ class UpstreamEntry(Part, frozen=True, kw_only=True):
 
 
 class CommitEntry(Part, frozen=True, kw_only=True):
-    """A commit of upstream, `index` commits after the pin; `pr` is the number of its pull request."""
+    """A commit of upstream.
+
+    `index` is its distance from the pin in commits. `pr` is the number of its pull request.
+    """
 
     index: int
     commit: str
@@ -40,15 +43,21 @@ class CommitEntry(Part, frozen=True, kw_only=True):
 
 
 class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
-    """A commit that breaks patches: the files of those that it breaks first."""
+    """A commit that is the first to break some patches.
+
+    `patches` has the files of these patches.
+    """
 
     patches: tuple[str, ...]
 
 
 class MendEntry(Part, frozen=True, kw_only=True):
-    """Patches to repair together: `patches` are the files of those that fail by themselves, `commit` is the upstream
-    commit that conflicts with them (null if unknown). `frees` are the files of the cascades that apply once these are
-    repaired, `freed_count` is their number."""
+    """Patches to repair together.
+
+    `patches` has the files of the patches that fail by themselves. `commit` is the upstream commit that conflicts with
+    them, null if unknown. `frees` has the files of the cascades that apply once these patches are repaired.
+    `freed_count` is the number of these cascades.
+    """
 
     commit: CommitEntry | None
     patches: tuple[str, ...]
@@ -57,8 +66,11 @@ class MendEntry(Part, frozen=True, kw_only=True):
 
 
 class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
-    """The first commit that breaks a patch: by itself (`root`), or only because of other patches, `causes` (`caused_by`
-    is the first). `together` are earlier commits that are needed to break it."""
+    """The first commit that breaks a patch.
+
+    `root` is true if the patch breaks by itself. Otherwise it breaks because of other patches: `causes` lists them, and
+    `caused_by` is the first. `together` lists earlier commits that are also needed to break the patch.
+    """
 
     root: bool
     caused_by: str | None
@@ -68,15 +80,18 @@ class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
 
 
 class RenamedEntry(Part, frozen=True, kw_only=True):
-    """A file that moved: its name at the pin, and its new name."""
+    """A file that moved. `from` is its name at the pin, and `to` the new name."""
 
     old: str = msgspec.field(name="from")
     new: str = msgspec.field(name="to")
 
 
 class LikeEntry(Part, frozen=True, kw_only=True):
-    """A change of upstream that is similar to the patch: how it was found, how much of the patch it has (0 to 1), the
-    commit (null for the pin), and the reason to drop the patch if it has landed."""
+    """A change of upstream that is similar to a patch.
+
+    It tells how the change was found, which share of the patch the change contains (0 to 1), and the commit (null for
+    the pin). If the patch has landed, it also has the reason to drop the patch.
+    """
 
     how: str
     score: float
@@ -85,8 +100,11 @@ class LikeEntry(Part, frozen=True, kw_only=True):
 
 
 class CanaryPatchEntry(Part, frozen=True, kw_only=True):
-    """A row of the table. `line` is the line of the patch file that does not fit, from 1. `remains` are the hunks of a
-    partly landed patch that upstream lacks."""
+    """A row of the table.
+
+    `line` is the line of the patch file that does not fit, from 1. `remains` are the hunks that upstream lacks, if the
+    patch has landed in part.
+    """
 
     file: str
     number: int | None
@@ -107,7 +125,10 @@ class CanaryPatchEntry(Part, frozen=True, kw_only=True):
 
 
 class FunctionEntry(Part, frozen=True, kw_only=True):
-    """A function of upstream: the commits that changed it, and the patches in it."""
+    """A function of upstream.
+
+    It has the commits that changed the function, and the patches that touch it.
+    """
 
     name: str
     commits: int
@@ -115,7 +136,11 @@ class FunctionEntry(Part, frozen=True, kw_only=True):
 
 
 class FileEntry(Part, frozen=True, kw_only=True):
-    """A file of upstream: commits a week, in all, the patches in it, its functions if they are `known`."""
+    """A file of upstream.
+
+    It has the number of commits in each week and in all, and the patches that touch the file. Its functions are listed
+    if `known` is true.
+    """
 
     path: str
     weeks: tuple[int, ...]
@@ -126,7 +151,10 @@ class FileEntry(Part, frozen=True, kw_only=True):
 
 
 class RiskEntry(Part, frozen=True, kw_only=True):
-    """The probability (0 to 1) that upstream soon changes lines of a patch, and its main source."""
+    """The risk of a patch.
+
+    It has the probability (0 to 1) that upstream soon changes lines of the patch, and the main source of this risk.
+    """
 
     file: str
     number: int | None
@@ -135,7 +163,7 @@ class RiskEntry(Part, frozen=True, kw_only=True):
 
 
 class ForecastEntry(Part, frozen=True, kw_only=True):
-    """Upstream's recent changes, and the resulting forecast for the patches."""
+    """The recent changes of upstream, and the forecast for the patches that follows from them."""
 
     days: int
     until: str
@@ -146,16 +174,21 @@ class ForecastEntry(Part, frozen=True, kw_only=True):
 
 
 class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
-    """A site that is `new` or `lost` at the tip, and the commit that changed it. The commit is null if it was not
-    searched for, or if the pin has the same state."""
+    """A site that is `new` or `lost` at the tip, and the commit that changed it.
+
+    The commit is null if it was not searched for, or if the site has the same state at the pin.
+    """
 
     change: str
     since: CommitEntry | None
 
 
 class CheckAheadEntry(Part, frozen=True, kw_only=True):
-    """A check on the series' tree there: its result, the verdict at the pin, the first commit on which it fails (null
-    if there is none, or if it was not searched for), and the sites that changed."""
+    """A check on the tree of the series at the tip.
+
+    It has the result there, the verdict at the pin, the first commit on which the check fails, and the sites that
+    changed. The commit is null if the check does not fail, or if the commit was not searched for.
+    """
 
     check: CheckEntry
     at_pin: str
@@ -164,8 +197,10 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
 
 
 class DropEntry(Part, frozen=True, kw_only=True):
-    """A patch that names a check by which it can be dropped (`Drop-Check:`), the check's result on upstream alone, and
-    the text of `Drop-When:`."""
+    """A patch that names a check which tells when to drop it (`Drop-Check:`).
+
+    It has the result of the check on upstream alone, and the text of `Drop-When:`.
+    """
 
     file: str
     number: int | None
@@ -176,7 +211,7 @@ class DropEntry(Part, frozen=True, kw_only=True):
 
 
 class ParkedEntry(Part, frozen=True, kw_only=True):
-    """A parked patch, the reason, and how it would fit there."""
+    """A parked patch, the reason, and whether it would apply at the tip."""
 
     file: str
     number: int | None
@@ -186,9 +221,11 @@ class ParkedEntry(Part, frozen=True, kw_only=True):
 
 
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
-    """A series on a newer upstream, `commits` after the pin. `blamed` is the chain by which the breaking commits were
-    found, null if they were not searched for. `mend` are the patches to repair, in order: the group that frees the most
-    patches first."""
+    """The result for a series on a newer upstream, `commits` after the pin.
+
+    `blamed` is `strict` or `threeway`: how patches were applied in the search for the breaking commits. It is null if
+    there was no search. `mend` has the groups of patches to repair. The group that frees the most patches is the first.
+    """
 
     series: str
     upstream: UpstreamEntry
@@ -267,7 +304,7 @@ def _commit(commit: UpstreamCommit) -> CommitEntry:
 
 
 def drop_entry(drop: Drop) -> DropEntry:
-    """Return the entry for a patch and the check by which it can be dropped."""
+    """Return the entry of a patch and its `Drop-Check:` check."""
     return DropEntry(
         file=drop.file,
         number=drop.number,

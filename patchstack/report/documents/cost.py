@@ -1,4 +1,4 @@
-"""The document of `patchstack cost`: `patchstack.cost/1`. Units are in the names of the fields."""
+"""The document of `patchstack cost`: `patchstack.cost/1`. The names of the fields have the units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from patchstack.document import Document, Part
 
 
 class CostFigure(Part, frozen=True, kw_only=True):
-    """A figure of the machine: its value in bytes, bytes a second or operations a second, and its text in the file."""
+    """A figure of the machine.
+
+    It has the value in bytes, bytes per second or operations per second, and the text in the file.
+    """
 
     name: str
     value: float
@@ -17,15 +20,18 @@ class CostFigure(Part, frozen=True, kw_only=True):
 
 
 class CostMachine(Part, frozen=True, kw_only=True):
-    """The machine of the floors. Missing figures are unknown."""
+    """The machine that the lower bounds are computed for. A figure that is missing is unknown."""
 
     name: str
     figures: tuple[CostFigure, ...]
 
 
 class CostModel(Part, frozen=True, kw_only=True):
-    """The model: bytes of its tensors, and its memory by its header. `memory` is null if the architecture is
-    unknown."""
+    """The model.
+
+    It has the bytes of the tensors, and the memory that follows from the header. `memory` is null if the architecture
+    is unknown.
+    """
 
     path: str
     name: str
@@ -46,8 +52,10 @@ class CostModel(Part, frozen=True, kw_only=True):
 
 
 class CostOptions(Part, frozen=True, kw_only=True):
-    """The server's command line as patchstack read it. `ignored` options do not affect the costs; `unknown` ones were
-    not understood."""
+    """The server's command line as patchstack understood it.
+
+    `ignored` options do not affect the costs. `unknown` options were not understood.
+    """
 
     context_tokens: int
     slots: int
@@ -77,7 +85,10 @@ class CostGroup(Part, frozen=True, kw_only=True):
 
 
 class CostWeights(Part, frozen=True, kw_only=True):
-    """Bytes of the weights by group and type; `step_bytes` are read in a step of `step_tokens` tokens."""
+    """Bytes of the weights by group and type.
+
+    `step_bytes` is the number of bytes that a step of `step_tokens` tokens reads.
+    """
 
     step_tokens: int
     routing: str
@@ -90,14 +101,14 @@ class CostWeights(Part, frozen=True, kw_only=True):
 
 
 class CostBytes(Part, frozen=True, kw_only=True):
-    """Bytes of one group in a step."""
+    """Bytes that a step reads from one group."""
 
     group: str
     bytes: float
 
 
 class CostDecode(Part, frozen=True, kw_only=True):
-    """The floor of a decode step."""
+    """The lower bound of the time of a decode step."""
 
     streams: int
     context_tokens: int
@@ -108,21 +119,27 @@ class CostDecode(Part, frozen=True, kw_only=True):
 
 
 class CostOutweigh(Part, frozen=True, kw_only=True):
-    """The number of streams from which KV and state have more bytes than the weights; null if it is above 4096."""
+    """The smallest number of streams at which KV and state need more bytes than the weights.
+
+    It is null if it is above 4096.
+    """
 
     context_tokens: int
     streams: int | None
 
 
 class CostOperations(Part, frozen=True, kw_only=True):
-    """Operations that need one of the machine's peaks."""
+    """Operations that are limited by one peak rate of the machine."""
 
     peak: str
     operations: float
 
 
 class CostPrefill(Part, frozen=True, kw_only=True):
-    """The floor of a ubatch. `compute_milliseconds` and `milliseconds` are null if a peak is not known."""
+    """The lower bound of the time of a ubatch.
+
+    `compute_milliseconds` and `milliseconds` are null if a peak rate is unknown.
+    """
 
     before_tokens: int
     tokens: int
@@ -135,7 +152,10 @@ class CostPrefill(Part, frozen=True, kw_only=True):
 
 
 class CostAllocation(Part, frozen=True, kw_only=True):
-    """Bytes of one kind: `place` is device or host. `bytes` is null if there is no limit, or if not counted."""
+    """Bytes of one kind.
+
+    `place` is device or host. `bytes` is null if there is no limit, or if these bytes are not counted.
+    """
 
     kind: str
     place: str
@@ -144,8 +164,11 @@ class CostAllocation(Part, frozen=True, kw_only=True):
 
 
 class CostFit(Part, frozen=True, kw_only=True):
-    """What fits in the free bytes of a device. Compute buffers are included only on request. `trained_tokens` is
-    the context that the model was trained for; llama.cpp supports at most 256 slots."""
+    """What fits into the free memory of a device.
+
+    Compute buffers are included only on request. `trained_tokens` is the context length that the model was trained for.
+    llama.cpp supports at most 256 slots.
+    """
 
     room_bytes: int
     largest_context_tokens: int
@@ -168,7 +191,7 @@ class CostMemory(Part, frozen=True, kw_only=True):
 
 
 class CostElasticity(Part, frozen=True, kw_only=True):
-    """By how many percent a result grows if an input grows by one percent."""
+    """The growth of a result in percent if an input grows by one percent."""
 
     result: str
     input: str
@@ -176,8 +199,11 @@ class CostElasticity(Part, frozen=True, kw_only=True):
 
 
 class CostVariation(Part, frozen=True, kw_only=True):
-    """A result at one value of an input: a time or bytes; the other is null. `value` is in bytes a second,
-    operations a second, or tokens."""
+    """A result at one value of an input.
+
+    The result is a time or a number of bytes, and the other field is null. `value` is in bytes per second, operations
+    per second, or tokens.
+    """
 
     result: str
     input: str
@@ -188,7 +214,10 @@ class CostVariation(Part, frozen=True, kw_only=True):
 
 
 class CostHeads(Part, frozen=True, kw_only=True):
-    """Memory lengths of a layer's heads in tokens, and which of them keep f32. A length is null if it is infinite."""
+    """The memory lengths of a layer's heads in tokens.
+
+    A length is null if it is infinite. `f32` tells for each head whether it stays in f32.
+    """
 
     layer: int
     tau_tokens: tuple[float | None, ...]
@@ -196,7 +225,7 @@ class CostHeads(Part, frozen=True, kw_only=True):
 
 
 class CostSplit(Part, frozen=True, kw_only=True):
-    """Heads in f32 and bf16 at a threshold; null means infinity."""
+    """The number of heads in f32 and bf16 at a threshold. A value of null means infinity."""
 
     threshold_tokens: float | None
     heads: int
@@ -217,7 +246,7 @@ class CostState(Part, frozen=True, kw_only=True):
 
 
 class CostCompared(Part, frozen=True, kw_only=True):
-    """A measured time over its floor."""
+    """A measured time divided by its lower bound."""
 
     source: str
     what: str
@@ -231,8 +260,10 @@ class CostCompared(Part, frozen=True, kw_only=True):
 
 
 class CostStep(Part, frozen=True, kw_only=True):
-    """A step of an agent. `measured` is whether the server reported what it reused. Times are null if the log has
-    none."""
+    """A step of an agent.
+
+    `measured` is true if the server reported the reused tokens. Times are null if the log has none.
+    """
 
     step: int
     conversation: int
@@ -250,7 +281,10 @@ class CostStep(Part, frozen=True, kw_only=True):
 
 
 class CostWay(Part, frozen=True, kw_only=True):
-    """The cost of a different way of building prompts, or of a different setting. `bytes` are KV and checkpoints."""
+    """The cost of a different method to build prompts, or of a different setting.
+
+    `bytes` counts KV and checkpoints.
+    """
 
     way: str
     processed_tokens: int
@@ -261,8 +295,10 @@ class CostWay(Part, frozen=True, kw_only=True):
 
 
 class CostPrefix(Part, frozen=True, kw_only=True):
-    """An agent's steps. `linear` and `quadratic` are the coefficients of the total, in tokens a step and a squared
-    step."""
+    """The steps of an agent.
+
+    `linear` and `quadratic` are the coefficients of the total in tokens, per step and per squared step.
+    """
 
     unit: str
     steps: tuple[CostStep, ...]
@@ -276,7 +312,10 @@ class CostPrefix(Part, frozen=True, kw_only=True):
 
 
 class CostDocument(Document, frozen=True, kw_only=True, tag="patchstack.cost/1"):
-    """Bytes, floors, memory and reuse of a model. Sections that were not requested are null."""
+    """The bytes, lower bounds, memory and prefix reuse of a model.
+
+    Sections that were not requested are null.
+    """
 
     model: CostModel | None = None
     machine: CostMachine | None = None

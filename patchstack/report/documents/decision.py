@@ -1,4 +1,7 @@
-"""`patchstack.decision/2`: a decision of the ledger, as `reject` and `ledger` print it; and those of format 1."""
+"""`patchstack.decision/2`: a decision of the ledger, as `reject` and `ledger` print it.
+
+This module also has the decisions of format 1.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class CandidateEntry(Part, frozen=True, kw_only=True):
 
 
 class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.decision/1"):
-    """A decision of format 1: the outputs of its observations were not kept."""
+    """A decision of format 1. The ledger does not have the outputs of its observations."""
 
     id: str
     outcome: str
@@ -45,8 +48,11 @@ class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
 
 
 class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
-    """A decision. `evidence` is the basis of its verdicts; `supersedes` names decisions on the same commits that it
-    replaces; `switches_unproven` are the switches without a gate."""
+    """A decision.
+
+    `evidence` is the basis of its verdicts. `supersedes` names the decisions on the same commits that it replaces.
+    `switches_unproven` has the switches without a gate.
+    """
 
     supersedes: tuple[str, ...]
     switches_unproven: tuple[UnprovenSwitchEntry, ...] = ()

@@ -7,7 +7,10 @@ from patchstack.machine.local.doctor import Checkup
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """One check: the finding, its purpose, and how to install what is missing. `details` are its figures by name."""
+    """One check.
+
+    It has the finding, its purpose, and how to install what is missing. `details` are its figures by name.
+    """
 
     group: str
     name: str
@@ -19,7 +22,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class DoctorDocument(Document, frozen=True, kw_only=True, tag="patchstack.doctor/1"):
-    """Whether verify works on this machine, which builds it can make, and every check."""
+    """The state of this machine: whether `verify` works, which builds it can make, and every check."""
 
     verify: bool
     builds: tuple[str, ...]

@@ -7,7 +7,7 @@ from patchstack.series.mirror.export import ExportPlan
 
 
 class FileEntry(Part, frozen=True, kw_only=True):
-    """A patch file and what happened to it. `was` is its old name, if it was renamed."""
+    """A patch file, and what the export did to it. `was` is the old name of a renamed file."""
 
     file: str
     change: str
@@ -16,7 +16,10 @@ class FileEntry(Part, frozen=True, kw_only=True):
 
 
 class ExportDocument(Document, frozen=True, kw_only=True, tag="patchstack.export/1"):
-    """The mirror after an export: its files, the numbers that are retired, and the tree that the series gives."""
+    """The mirror after an export.
+
+    It has the files, the retired numbers, and the tree that the series produces.
+    """
 
     series: str
     directory: str

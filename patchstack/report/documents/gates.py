@@ -1,4 +1,7 @@
-"""`patchstack.gate/1` and `patchstack.gates/1`: one gate, a suite, and the predicate of an attestation."""
+"""`patchstack.gate/1` and `patchstack.gates/1`: the results of one gate and of a suite.
+
+This module also makes the predicate of an attestation.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,13 @@ from patchstack.verdict import Verdict
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
-    """One run of a program: its purpose, the key of its observation, its exit code and wall time in seconds, why it
-    could not be judged (null if it could), and whether it was recalled instead of run. `source` is the origin
-    (`observed` now, `recalled` from this machine's cache, `recorded` in evidence/), `made` the time of observation
-    (empty: now), `decision` the decision that names it."""
+    """One run of a program.
+
+    It has the purpose of the run, the key of its observation, the exit code, and the wall time in seconds. `source` is
+    the origin of the observation: `observed` now, `recalled` from this machine's cache, or `recorded` in evidence/.
+    `made` is the time of the observation, empty if it was made now. `decision` is the decision that names the
+    observation. If the run could not be judged, the reason is given; otherwise it is null.
+    """
 
     what: str
     key: str
@@ -35,7 +41,7 @@ class AttemptEntry(Part, frozen=True, kw_only=True):
 
 
 class GateEntry(Part, frozen=True, kw_only=True):
-    """A gate of a suite: its judgement."""
+    """The judgement of one gate of a suite."""
 
     suite: str
     name: str
@@ -50,7 +56,7 @@ class GateEntry(Part, frozen=True, kw_only=True):
 
 
 class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1"):
-    """The judgement of one gate. `details` are the figures of its kind."""
+    """The judgement of one gate. `details` are the figures that belong to its kind."""
 
     kind: str
     verdict: Verdict
@@ -62,8 +68,11 @@ class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1")
 
 
 class GatesDocument(Document, frozen=True, kw_only=True, tag="patchstack.gates/1"):
-    """The judgements of a suite, of `programs`. `verdicts` counts each verdict, `sources` the gates by the origin of
-    their observations. `build` is the key of the build (null if the programs belong to no series)."""
+    """The judgements of a suite.
+
+    `verdicts` has the number of gates with each verdict. `sources` has the number of gates by the origin of their
+    observations. `build` is the key of the build, null if the programs belong to no series.
+    """
 
     suite: str
     programs: str
@@ -87,7 +96,7 @@ def gate_document(kind: str, judgement: Judgement) -> GateDocument:
 
 
 def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, build: str | None = None) -> GatesDocument:
-    """Return the document of a suite: every gate's document, with its name."""
+    """Return the document of a suite. It has the document of every gate, with the gate's name."""
     return GatesDocument(
         suite=suite,
         programs=programs,
@@ -99,7 +108,10 @@ def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, buil
 
 
 def read_gates_document(path: Path) -> GatesDocument:
-    """Read a document from disk. Raises `ConfigError` if it cannot be used, `MissingError` if it does not exist."""
+    """Read a document from disk.
+
+    Raises `ConfigError` if it cannot be used, and `MissingError` if it does not exist.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=GatesDocument)
     except OSError as error:
@@ -145,7 +157,7 @@ def _attempt(one: Attempt) -> AttemptEntry:
 
 
 def _tried(one: AttemptEntry) -> Attempt:
-    # A document of an older patchstack only reports that something was recalled.
+    # Documents of older versions only report that an observation was recalled, not from where.
     origin = Origin.RECALLED if one.recalled and one.source is Origin.OBSERVED else one.source
     return Attempt(
         what=one.what,
@@ -166,8 +178,11 @@ PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 
 
 def gate_predicate(document: GatesDocument) -> dict[str, Any]:
-    """Return the predicate of a `patchstack.gates/1` document. `result` is PASSED only if there is at least one gate
-    and all are PASS. INVALID gates are listed as warnings."""
+    """Return the predicate of a `patchstack.gates/1` document.
+
+    `result` is PASSED only if there is at least one gate and all gates are PASS. Gates that are INVALID are listed as
+    warnings.
+    """
     names: dict[str, list[str]] = {"PASS": [], "INVALID": [], "FAIL": []}
     for gate in document.gates:
         names[gate.verdict].append(f"{gate.suite}/{gate.name}")

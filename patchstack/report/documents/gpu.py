@@ -1,4 +1,4 @@
-"""`patchstack.gpu/1`: a machine, whether its results can be trusted, and who holds its GPU lock."""
+"""`patchstack.gpu/1`: a machine, whether its results can be trusted, and the holders of its GPU lock."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from patchstack.machine.hardware import Gpu, Hardware
 
 
 class GpuEntry(Part, frozen=True, kw_only=True):
-    """A GPU. `memory` is in bytes, null for a GPU without separate memory; `power_limit` is in watts; `mig` are the
-    profiles of its instances, null if it is not divided."""
+    """A GPU.
+
+    `memory` is in bytes, null for a GPU without separate memory. `power_limit` is in watts. `mig` has the profiles of
+    its MIG instances, null if MIG is off.
+    """
 
     index: int
     name: str
@@ -28,8 +31,10 @@ class GpuEntry(Part, frozen=True, kw_only=True):
 
 
 class HardwareEntry(Part, frozen=True, kw_only=True):
-    """A machine. `memory` is in bytes; null if unknown or missing. `identity` is equal on machines whose
-    results can be compared."""
+    """A machine.
+
+    `memory` is in bytes. It is null if unknown. Machines with the same `identity` give results that can be compared.
+    """
 
     host: str
     platform: str
@@ -48,7 +53,10 @@ class HardwareEntry(Part, frozen=True, kw_only=True):
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """A check of the machine. `allowed` is whether it may fail."""
+    """A check of the machine.
+
+    `allowed` is true if the check may fail.
+    """
 
     name: str
     verdict: str
@@ -57,7 +65,11 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class PreflightEntry(Part, frozen=True, kw_only=True):
-    """All checks. The verdict is PASS or INVALID: an unfit machine does not fail a build. `waited` is in seconds."""
+    """The results of all checks.
+
+    `verdict` is PASS or INVALID. It is never FAIL, because an unfit machine says nothing about a build. `waited` is in
+    seconds.
+    """
 
     verdict: str
     reason: str
@@ -66,7 +78,10 @@ class PreflightEntry(Part, frozen=True, kw_only=True):
 
 
 class OwnerEntry(Part, frozen=True, kw_only=True):
-    """The process that holds a lock. `since` is in seconds since 1970, on the machine that has the GPU."""
+    """The process that holds a lock.
+
+    `since` is in seconds since 1970, by the clock of the machine with the GPU.
+    """
 
     user: str
     host: str
@@ -76,7 +91,7 @@ class OwnerEntry(Part, frozen=True, kw_only=True):
 
 
 class HolderEntry(Part, frozen=True, kw_only=True):
-    """One place of the lock, and its owner."""
+    """One place of the lock, and the owner that holds it."""
 
     place: str
     standing: str
@@ -85,7 +100,7 @@ class HolderEntry(Part, frozen=True, kw_only=True):
 
 
 class GpuDocument(Document, frozen=True, kw_only=True, tag="patchstack.gpu/1"):
-    """A machine. `machine` is how it was reached."""
+    """A machine and its lock. `machine` tells how the machine was reached."""
 
     machine: str
     hardware: HardwareEntry

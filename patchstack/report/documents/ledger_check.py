@@ -1,5 +1,7 @@
-"""`patchstack.ledger-check/1`: the check of the ledger: what the repository proves about its decisions, and what is
-wrong."""
+"""`patchstack.ledger-check/1`: the check of the ledger.
+
+It tells what the repository proves about the decisions, and what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 
 
 class SignatureEntry(Part, frozen=True, kw_only=True):
-    """A signature file: whether an allowed signer made it, the signer, and why it does not count (null if it does)."""
+    """A signature file.
+
+    It tells whether an allowed signer made the signature, who signed, and why the signature does not count. The reason
+    is null if it counts.
+    """
 
     file: str
     counts: bool
@@ -17,9 +23,12 @@ class SignatureEntry(Part, frozen=True, kw_only=True):
 
 
 class DecisionEntry(Part, frozen=True, kw_only=True):
-    """A decision. `format` is 1 or 2; `counts` is whether it is the effective decision for a patch; `superseded_by` is
-    an id. `derived` statements follow from the repository, `asserted` ones cannot be checked with it, `wrong` ones
-    contradict it."""
+    """A decision.
+
+    `format` is 1 or 2. `counts` is true if it is the effective decision for a patch. `superseded_by` is the id of a
+    decision. `derived` statements follow from the repository. `asserted` statements cannot be checked with the
+    repository. `wrong` statements contradict the repository.
+    """
 
     id: str
     outcome: str
@@ -34,9 +43,12 @@ class DecisionEntry(Part, frozen=True, kw_only=True):
 
 
 class LedgerCheckDocument(Document, frozen=True, kw_only=True, tag="patchstack.ledger-check/1"):
-    """A check of the whole ledger. `problems` are those of no single decision; `unnamed` are the digests of records
-    that no decision names, `old_records` counts those of format 1, `undecided` are patches without a decision that
-    accepts them. `signers` is the list of allowed signers that was used; `bytes` is the size of ledger and evidence."""
+    """A check of the whole ledger.
+
+    `problems` are problems that do not belong to a single decision. `unnamed` has the digests of records that no
+    decision names. `old_records` is the number of records of format 1. `undecided` are the patches that no decision
+    accepts. `signers` is the list of allowed signers that was used. `bytes` is the size of the ledger and the evidence.
+    """
 
     holds: bool
     decisions: tuple[DecisionEntry, ...]

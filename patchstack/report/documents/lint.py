@@ -21,14 +21,17 @@ class CommitEntry(Part, frozen=True, kw_only=True):
 
 
 class RuleEntry(Part, frozen=True, kw_only=True):
-    """A rule that was applied, and its reason."""
+    """A rule that was applied, and the reason for the rule."""
 
     id: str
     reason: str
 
 
 class FindingEntry(Part, frozen=True, kw_only=True):
-    """A finding on a line of a patch file, counted from 1. `number` is null for a file name without a number."""
+    """A finding on a line of a patch file.
+
+    `line` counts from 1. `number` is null if the file's name has no number.
+    """
 
     rule: str
     file: str
@@ -44,7 +47,10 @@ class WaivedEntry(FindingEntry, frozen=True, kw_only=True):
 
 
 class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1"):
-    """What the rules found in one series. It is clean if every finding is waived; its checks are judged separately."""
+    """The findings of lint in one series.
+
+    `clean` is true if every finding is waived. The checks of the series are judged separately.
+    """
 
     series: str
     base: CommitEntry
@@ -57,14 +63,14 @@ class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1")
 
 
 class LintRules(Printed, frozen=True, kw_only=True):
-    """The output of `patchstack lint --rules --json`: the rules, without a series."""
+    """The output of `patchstack lint --rules --json`. It lists the rules and names no series."""
 
     rules: tuple[RuleEntry, ...]
     schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"
 
 
 def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[CheckRow] = ()) -> LintDocument:
-    """Return the document of lint's findings."""
+    """Return the document of the findings of lint."""
     return LintDocument(
         series=result.series,
         base=CommitEntry(commit=result.base_commit),
@@ -78,7 +84,7 @@ def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[Ch
 
 
 def rule_entries(rules: Sequence[Rule]) -> tuple[RuleEntry, ...]:
-    """Return the rules as a document lists them."""
+    """Return the rules as entries of a document."""
     return tuple(RuleEntry(id=rule.id, reason=rule.reason) for rule in rules)
 
 

@@ -1,4 +1,4 @@
-"""Read the documents that commands print with `--json`, one on each line."""
+"""Read the documents that commands print with `--json`, one document per line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _HINT = "it reads what verify, lint, canary, build and gate run print with --jso
 
 
 class ErrorEntry(Part, frozen=True, kw_only=True):
-    """An error: its message, the hint (null if there is none), the exit status, and the code of its cause.
+    """An error.
 
-    `code` is empty in documents of older versions.
+    It has the message, the hint (null if there is none), the exit status, and the code of its cause. `code` is empty in
+    documents of older versions.
     """
 
     message: str
@@ -31,9 +32,10 @@ class ErrorEntry(Part, frozen=True, kw_only=True):
 
 
 class FailedDocument(Printed, frozen=True, kw_only=True):
-    """The document for a series that `verify` or `canary` could not examine, so that each series has a document.
+    """The document for a series that `verify` or `canary` could not examine.
 
-    It has the schema of the command; `holds` is that of verify, `applies` that of canary.
+    With it, every series has a document. It has the schema of the command. `holds` is the field of verify, and
+    `applies` the field of canary.
     """
 
     schema: Literal["patchstack.verify/1", "patchstack.canary/1"]
@@ -44,7 +46,7 @@ class FailedDocument(Printed, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The command that printed it."""
+        """The command that printed the document."""
         return _word(self.schema)
 
 
@@ -55,7 +57,7 @@ _TYPES = {kind.schema(): kind for kind in (VerifyDocument, LintDocument, CanaryD
 
 
 class _Head(msgspec.Struct):
-    """The field that identifies the document of a line."""
+    """The field that tells which document a line has."""
 
     schema: str | None = None
     error: Any = None
@@ -76,8 +78,10 @@ def _error(error: PatchstackError) -> ErrorEntry:
 
 
 def read_documents(text: str, where: str) -> list[Report]:
-    """Read every document of a text, in order. Raises `UsageError` for a line that is not a document or does not match
-    its schema."""
+    """Read every document of a text, in order.
+
+    Raises `UsageError` for a line that is not a document or does not match the schema of its document.
+    """
     documents: list[Report] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():

@@ -7,7 +7,10 @@ from patchstack.series.mirror.refresh import Refreshed
 
 
 class HunkEntry(Part, frozen=True, kw_only=True):
-    """A hunk that needed fuzz: the file, the hunk's number from 1, and its line in the file."""
+    """A hunk that needed fuzz.
+
+    It has the file, the number of the hunk, from 1, and the line of the hunk in the file.
+    """
 
     path: str
     hunk: int
@@ -16,7 +19,10 @@ class HunkEntry(Part, frozen=True, kw_only=True):
 
 
 class RefreshedEntry(Part, frozen=True, kw_only=True):
-    """A patch of the copy, and the name of the original. Without `hunks` it is a plain copy."""
+    """A patch of the copy, and the name of the original.
+
+    If `hunks` is empty, the patch was copied without change.
+    """
 
     file: str
     original: str
@@ -24,7 +30,7 @@ class RefreshedEntry(Part, frozen=True, kw_only=True):
 
 
 class RefreshDocument(Document, frozen=True, kw_only=True, tag="patchstack.refresh/1"):
-    """A refreshed copy of a series, and the tree that it gives without fuzz."""
+    """A refreshed copy of a series, and the tree that the copy produces without fuzz."""
 
     series: str
     directory: str

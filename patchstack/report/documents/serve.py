@@ -1,4 +1,4 @@
-"""`patchstack.serve/1`: a run against a server."""
+"""`patchstack.serve/1`: the result of a run against a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ CAVEAT = (
 
 
 class ServeSpread(Part, frozen=True, kw_only=True):
-    """Summary statistics in ms. A percentile is null if there are too few values: p90 needs ten, p99 a hundred."""
+    """Summary statistics in ms.
+
+    A percentile is null if there are too few values: p90 needs ten values, and p99 a hundred.
+    """
 
     mean: float
     p50: float | None
@@ -26,8 +29,11 @@ class ServeSpread(Part, frozen=True, kw_only=True):
 
 
 class ServeSteady(Part, frozen=True, kw_only=True):
-    """The window in which all streams decode, in seconds since the run began, and its rate in tokens a second.
-    `problem` is why the rate is not usable, empty if it is."""
+    """The window in which all streams decode.
+
+    Times are in seconds since the run began. The rate is in tokens per second. `problem` tells why the rate is not
+    usable, and is empty if it is usable.
+    """
 
     begin: float
     end: float
@@ -37,8 +43,10 @@ class ServeSteady(Part, frozen=True, kw_only=True):
 
 
 class ServeNotebook(Part, frozen=True, kw_only=True):
-    """The results row of the notebook's client, with its names; rates in tokens a second, times in seconds. `caveat`
-    explains the limits of `decode_agg_tps`."""
+    """The result row of the notebook's client, with the names that the client uses.
+
+    Rates are in tokens per second, times in seconds. `caveat` explains the limits of `decode_agg_tps`.
+    """
 
     agg_tps: float
     decode_agg_tps: float | None
@@ -51,8 +59,11 @@ class ServeNotebook(Part, frozen=True, kw_only=True):
 
 
 class ServeFailure(Part, frozen=True, kw_only=True):
-    """A failed request: its number from 0, the reason, the HTTP status (0 for no answer), and the number of chunks with
-    content before."""
+    """A failed request.
+
+    It has the number of the request, from 0, the reason, and the HTTP status, which is 0 if there was no response. It
+    also has the number of chunks with content before the failure.
+    """
 
     number: int
     failure: str
@@ -61,7 +72,10 @@ class ServeFailure(Part, frozen=True, kw_only=True):
 
 
 class ServeRequest(Part, frozen=True, kw_only=True):
-    """An answered request, in seconds since the run began; `queue` is its waiting time in the client."""
+    """An answered request.
+
+    Times are in seconds since the run began. `queue` is the time that the request waited in the client.
+    """
 
     number: int
     start: float
@@ -75,8 +89,11 @@ class ServeRequest(Part, frozen=True, kw_only=True):
 
 
 class ServeClient(Part, frozen=True, kw_only=True):
-    """The client's own load. `lag_limit_ms` is the largest lag at p99 of a valid run; `busiest_second` is CPU time over
-    wall time."""
+    """The load of the client itself.
+
+    `lag_limit_ms` is the largest p99 of the lag that a valid run may have. `busiest_second` is CPU time divided by wall
+    time.
+    """
 
     python: str
     lag_p50_ms: float
@@ -91,8 +108,10 @@ class ServeClient(Part, frozen=True, kw_only=True):
 
 
 class ServeCounters(Part, frozen=True, kw_only=True):
-    """The client's sums and the server's. `agree` is null if the server has no counters, or does not count the tokens
-    of every answer."""
+    """The totals that the client and the server counted.
+
+    `agree` is null if the server has no counters, or if not every response has its number of tokens.
+    """
 
     server: str
     prompt: int | None
@@ -103,7 +122,10 @@ class ServeCounters(Part, frozen=True, kw_only=True):
 
 
 class ServeLoad(Part, frozen=True, kw_only=True):
-    """The number of streams that waited for their first token and that decoded, from a point in time on, in seconds."""
+    """A point in time, in seconds, and the load from then on.
+
+    The load is the number of streams that wait for their first token, and of those that decode.
+    """
 
     at: float
     waiting: int
@@ -111,8 +133,11 @@ class ServeLoad(Part, frozen=True, kw_only=True):
 
 
 class ServeServer(Part, frozen=True, kw_only=True):
-    """A server that was started for the run: its programs, arguments and variables. `trace` is its final summary of its
-    steps, null if not requested; `graphs_reused` is null if unknown."""
+    """A server that was started for the run.
+
+    It has the programs, arguments and variables. `trace` is the server's final summary of its steps, null if not
+    requested. `graphs_reused` is null if unknown.
+    """
 
     programs: str
     key: str | None
@@ -124,11 +149,18 @@ class ServeServer(Part, frozen=True, kw_only=True):
 
 
 class ServeDocument(Document, frozen=True, kw_only=True, tag="patchstack.serve/1"):
-    """A run against a server. `valid` is false if `problems` has any; `marks` are warnings for the reader. Latencies
-    are in ms: `ttft_ms` to the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` a token,
-    `e2e_ms` to the last content, `queue_ms` in the client, `connect_ms` for the connection. `tps` is tokens over
-    `wall_s`. `slo` are limits in ms, `goodput` the requests a second that met all of them. `record` is the sha256 of
-    the record with every chunk's time, which is kept compressed under that name."""
+    """A run against a server.
+
+    `valid` is false if `problems` has entries. `marks` are warnings for the reader.
+
+    Latencies are in ms: `ttft_ms` to the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` per
+    token, `e2e_ms` to the last content, `queue_ms` in the client, and `connect_ms` for the connection.
+
+    `tps` is the number of tokens divided by `wall_s`. `slo` has limits in ms. `goodput` is the number of requests per
+    second that met all limits.
+
+    `record` is the sha256 of the record with the time of every chunk. The record is kept, compressed, under that name.
+    """
 
     url: str
     model: str

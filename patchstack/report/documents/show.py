@@ -15,8 +15,10 @@ class TrailerEntry(Part, frozen=True, kw_only=True):
 
 
 class FileEntry(Part, frozen=True, kw_only=True):
-    """A file that the patch touches, with its lines added and removed; 0 for a binary file. `was` is its name before a
-    rename."""
+    """A file that the patch touches.
+
+    It has the number of added and removed lines, both 0 for a binary file. `was` is the old name of a renamed file.
+    """
 
     path: str
     was: str | None
@@ -26,7 +28,10 @@ class FileEntry(Part, frozen=True, kw_only=True):
 
 
 class ShowDocument(Document, frozen=True, kw_only=True, tag="patchstack.show/1"):
-    """A patch: its message, the trees before and after it, verify's result, and its diff with context."""
+    """A patch of a series.
+
+    It has the message, the trees before and after the patch, the result of verify, and the diff with context.
+    """
 
     series: str
     file: str

@@ -11,7 +11,10 @@ from patchstack.series.status.surface import Surface
 
 
 class PinEntry(Part, frozen=True, kw_only=True):
-    """The pin: its commit, the commit time (ISO 8601), and its age in whole days."""
+    """The pin.
+
+    It has the commit, the commit time (ISO 8601), and the age in whole days.
+    """
 
     commit: str
     subject: str
@@ -20,7 +23,10 @@ class PinEntry(Part, frozen=True, kw_only=True):
 
 
 class ForkEntry(Part, frozen=True, kw_only=True):
-    """The fork's branch. If `from_lock`, the fork was not opened, and these are the figures of the last export."""
+    """The fork's branch.
+
+    If `from_lock` is true, the fork was not opened, and the figures are those of the last export.
+    """
 
     repository: str
     ref: str
@@ -32,8 +38,11 @@ class ForkEntry(Part, frozen=True, kw_only=True):
 
 
 class MirrorEntry(Part, frozen=True, kw_only=True):
-    """The result of verify. `holds` is null if it could not be judged. `behind` counts fork commits that the series
-    lacks, `ahead` patches that the fork lacks."""
+    """The result of verify.
+
+    `holds` is null if verify could not judge. `behind` is the number of fork commits that the series lacks. `ahead` is
+    the number of patches that the fork lacks.
+    """
 
     state: str
     holds: bool | None
@@ -46,7 +55,10 @@ class MirrorEntry(Part, frozen=True, kw_only=True):
 
 
 class LockEntry(Part, frozen=True, kw_only=True):
-    """The lock. `pristine` is whether the patches are exactly those that the last export wrote."""
+    """The lock.
+
+    `pristine` is true if the patches are exactly those that the last export wrote.
+    """
 
     state: str
     pin: str | None
@@ -55,7 +67,10 @@ class LockEntry(Part, frozen=True, kw_only=True):
 
 
 class LintEntry(Part, frozen=True, kw_only=True):
-    """What lint found, by rule. `clean` is null if it could not run."""
+    """The number of lint findings for each rule.
+
+    `clean` is null if lint could not run.
+    """
 
     clean: bool | None
     findings: dict[str, int]
@@ -64,7 +79,7 @@ class LintEntry(Part, frozen=True, kw_only=True):
 
 
 class PatchEntry(Part, frozen=True, kw_only=True):
-    """A patch with the metadata of its trailers."""
+    """A patch, and the metadata from its trailers."""
 
     file: str
     number: int | None
@@ -74,7 +89,10 @@ class PatchEntry(Part, frozen=True, kw_only=True):
 
 
 class NumbersEntry(Part, frozen=True, kw_only=True):
-    """The numbers of a series. `gaps` are numbers below the highest that are neither used nor retired."""
+    """The patch numbers of a series.
+
+    `gaps` are numbers below the highest that are neither used nor retired.
+    """
 
     used: tuple[int, ...]
     gaps: tuple[int, ...]
@@ -115,7 +133,10 @@ class SurfaceEntry(Part, frozen=True, kw_only=True):
 
 
 class StatusDocument(Document, frozen=True, kw_only=True, tag="patchstack.status/1"):
-    """The state of a series. `patches` is null unless requested; `exit_code` is that of `verify`."""
+    """The state of a series.
+
+    `patches` is null unless requested. `exit_code` is the exit status of `verify`.
+    """
 
     series: str
     directory: str

@@ -13,7 +13,10 @@ class SuiteGate(Part, frozen=True, kw_only=True):
 
 
 class SuiteEntry(Part, frozen=True, kw_only=True):
-    """One suite: its name, its purpose (empty if not given), and its gates in the order they run."""
+    """One suite.
+
+    It has the name, the purpose (empty if not given), and the gates in the order in which they run.
+    """
 
     suite: str
     what: str

@@ -1,4 +1,7 @@
-"""`patchstack.trace/1`: a log as `patchstack trace read` and `check` print it; and the comparison of two logs."""
+"""`patchstack.trace/1`: a log as `patchstack trace read` and `check` print it.
+
+This module also has the comparison of two logs.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,11 @@ from patchstack.verdict import Verdict
 
 
 class TraceSource(Part, frozen=True, kw_only=True):
-    """A log that was read: its name (`-` is standard input), its size in bytes, and how it changed during reading (or
-    empty)."""
+    """A log that was read.
+
+    It has the name (`-` is standard input) and the size in bytes. If the log changed while it was read, it also tells
+    how.
+    """
 
     name: str
     bytes: int
@@ -22,8 +28,11 @@ class TraceSource(Part, frozen=True, kw_only=True):
 
 
 class TraceGraphs(Part, frozen=True, kw_only=True):
-    """Graphs in the records: the number of complete ones, the calls of each if equal for all, and the calls of a graph
-    that the limit cut. `known` is false if the records do not show where graphs end."""
+    """Graphs in the records.
+
+    It has the number of complete graphs, the calls of each graph if all have the same number, and the calls of a graph
+    that the limit cut. `known` is false if the records do not show where graphs end.
+    """
 
     known: bool
     whole: int
@@ -32,7 +41,10 @@ class TraceGraphs(Part, frozen=True, kw_only=True):
 
 
 class TraceBucket(Part, frozen=True, kw_only=True):
-    """A bucket of a histogram: values from `low` to `high` (null: no upper edge), and how many there are."""
+    """A bucket of a histogram.
+
+    It has the number of values from `low` to `high`. `high` is null if there is no upper edge.
+    """
 
     low: int
     high: int | None
@@ -40,9 +52,12 @@ class TraceBucket(Part, frozen=True, kw_only=True):
 
 
 class TraceCell(Part, frozen=True, kw_only=True):
-    """Equal records. `values` by key, with layer numbers replaced by `N`; `calls` are those in complete graphs,
-    `left_out` those in a cut one; `operations` and `bytes` are totals of all `calls`, null if the shapes do not
-    determine them."""
+    """Equal records.
+
+    `values` has the values by key, with `N` in place of layer numbers. `calls` counts the calls in complete graphs.
+    `left_out` counts the calls in a graph that the limit cut. `operations` and `bytes` are totals over all `calls`,
+    null if the shapes do not determine them.
+    """
 
     values: dict[str, int | str]
     calls: int
@@ -52,7 +67,10 @@ class TraceCell(Part, frozen=True, kw_only=True):
 
 
 class TraceSpread(Part, frozen=True, kw_only=True):
-    """The distribution of calls: distinct values, entropy in bits, the most frequent value and its share (0 to 1)."""
+    """The distribution of calls.
+
+    It has the number of distinct values, the entropy in bits, and the most frequent value with its share (0 to 1).
+    """
 
     distinct: int
     entropy: float
@@ -61,7 +79,10 @@ class TraceSpread(Part, frozen=True, kw_only=True):
 
 
 class TracePoints(Part, frozen=True, kw_only=True):
-    """Values over time. Each point is the sum of `counts` samples; `values` has a list of sums for each point."""
+    """Values over time.
+
+    Each point is the sum of `counts` samples. `values` has a list of sums for each point.
+    """
 
     columns: tuple[str, ...]
     counts: tuple[int, ...]
@@ -69,11 +90,17 @@ class TracePoints(Part, frozen=True, kw_only=True):
 
 
 class TraceRecords(Part, frozen=True, kw_only=True):
-    """One kind of record. `bounded` is whether there may have been more records than were written. `invalid` is whether
-    the records contradict the summary or themselves, so that their counts must not be used. `counters` and `histograms`
-    are those of the summaries of all processes together, `largest` their largest values. Calls for up to
-    `decode_tokens` tokens are `decode_like`, others `prefill_like`; both are null for records without a number of
-    tokens."""
+    """One kind of record.
+
+    `bounded` is true if there may have been more records than were written. `invalid` is true if the records contradict
+    the summary or themselves: then the counts must not be used.
+
+    `counters` and `histograms` are the totals over the summaries of all processes, and `largest` has their maximum
+    values.
+
+    Calls for up to `decode_tokens` tokens are counted in `decode_like`, all others in `prefill_like`. Both are null for
+    records without a number of tokens.
+    """
 
     name: str
     records: int
@@ -100,8 +127,11 @@ class TraceRecords(Part, frozen=True, kw_only=True):
 
 
 class TraceCheck(Part, frozen=True, kw_only=True):
-    """One check: the condition, both sides as text, and PASS, FAIL, or INVALID if the log does not show it. `spoils` is
-    what must not be used after a FAIL: `records`, or keys of a summary."""
+    """One check.
+
+    It has the condition, both sides as text, and the verdict: PASS, FAIL, or INVALID if the log does not show it.
+    `spoils` tells what must not be used after a FAIL: `records`, or keys of a summary.
+    """
 
     trace: str
     what: str
@@ -112,7 +142,10 @@ class TraceCheck(Part, frozen=True, kw_only=True):
 
 
 class TraceFact(Part, frozen=True, kw_only=True):
-    """A single figure as the screen shows it. `invalid` is why it must not be used, empty if it may be."""
+    """A single figure as the screen shows it.
+
+    `invalid` tells why the figure must not be used. It is empty if the figure may be used.
+    """
 
     trace: str
     name: str
@@ -131,8 +164,11 @@ class TraceExpected(Part, frozen=True, kw_only=True):
 
 
 class TraceDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace/1"):
-    """One log, or several read as one. `overlong_lines` counts lines that were too long to keep; `unended` is whether
-    the last line of a log had no newline, so that it may be incomplete."""
+    """One log, or several logs that were read as one.
+
+    `overlong_lines` is the number of lines that were too long to keep. `unended` is true if the last line of a log has
+    no newline. Then that line may be incomplete.
+    """
 
     sources: tuple[TraceSource, ...]
     lines: int
@@ -157,8 +193,11 @@ class TraceEvidence(Part, frozen=True, kw_only=True):
 
 
 class TracePair(Part, frozen=True, kw_only=True):
-    """Calls of one route (with types) and shape in both logs, with their total work; `about` is empty for a row of a
-    route. `change` is same, more, less, new, gone, or not seen (in records that were bounded)."""
+    """The calls of one route (with types) and shape in both logs, and their total work.
+
+    `about` is empty if the row is about a whole route. `change` is same, more, less, new, gone, or not seen. The last
+    means that the records were bounded.
+    """
 
     trace: str
     route: str
@@ -173,9 +212,12 @@ class TracePair(Part, frozen=True, kw_only=True):
 
 
 class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace-comparison/1"):
-    """Two logs of one workload. `same` is whether every route and shape occurs equally often; `same_kinds` whether the
-    same routes and shapes occur. `bounded` are traces with incomplete records. `replayed` is how many CUDA graphs each
-    log replayed, null if unknown: a replayed graph leaves no records."""
+    """A comparison of two logs of one workload.
+
+    `same` is true if every route and shape occurs equally often in both. `same_kinds` is true if the same routes and
+    shapes occur in both. `bounded` lists traces with incomplete records. `replayed` is the number of CUDA graphs that
+    each log replayed, null if unknown. A replayed graph leaves no records.
+    """
 
     first: tuple[TraceSource, ...]
     second: tuple[TraceSource, ...]

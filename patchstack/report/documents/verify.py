@@ -24,8 +24,8 @@ class BaseEntry(Part, frozen=True, kw_only=True):
 class ProblemEntry(Part, frozen=True, kw_only=True):
     """One reason why a patch does not apply.
 
-    `path` is the file of the source (empty if none is named), `hunk` counts from 1 within that file's diff, `line` is
-    the line of the patch file, from 1; null if unknown.
+    `path` is the source file (empty if none is named). `hunk` counts from 1 within the diff of that file. `line` is the
+    line of the patch file, from 1. `hunk` and `line` are null if unknown.
     """
 
     fault: str
@@ -36,7 +36,10 @@ class ProblemEntry(Part, frozen=True, kw_only=True):
 
 
 class PatchEntry(Part, frozen=True, kw_only=True):
-    """A row of the table: a patch, or a fork commit without one (then `file` and `number` are null)."""
+    """A row of the table.
+
+    It is either a patch or a fork commit without a patch. For the latter, `file` and `number` are null.
+    """
 
     file: str | None
     number: int | None
@@ -49,7 +52,10 @@ class PatchEntry(Part, frozen=True, kw_only=True):
 
 
 class DriftFileEntry(Part, frozen=True, kw_only=True):
-    """A file in which series and fork differ: a unified diff from the series' file to the fork's."""
+    """A file that differs between series and fork.
+
+    The unified diff goes from the series' file to the fork's file.
+    """
 
     path: str
     hunks: int
@@ -57,7 +63,7 @@ class DriftFileEntry(Part, frozen=True, kw_only=True):
 
 
 class DriftPatchEntry(Part, frozen=True, kw_only=True):
-    """A patch whose own change differs from its fork commit's."""
+    """A patch whose own change differs from the change of its fork commit."""
 
     file: str
     fork_commit: str
@@ -65,7 +71,7 @@ class DriftPatchEntry(Part, frozen=True, kw_only=True):
 
 
 class DriftEntry(Part, frozen=True, kw_only=True):
-    """How series and fork differ: fixed keywords, sentences, and diffs."""
+    """The differences between series and fork, as fixed keywords, sentences, and diffs."""
 
     kinds: tuple[str, ...]
     summary: tuple[str, ...]
@@ -73,8 +79,11 @@ class DriftEntry(Part, frozen=True, kw_only=True):
 
 
 class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify/1"):
-    """The result for one series. `holds` is null if there was nothing to compare with and every patch applied. `checks`
-    is null if they were not run."""
+    """The result for one series.
+
+    `holds` is null if there was nothing to compare with and every patch applied. `checks` is null if no checks were
+    run.
+    """
 
     series: str
     base: BaseEntry
