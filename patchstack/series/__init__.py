@@ -1,1 +1,1 @@
-"""The series: its files, its lock, its fork."""
+"""The series of patches: its files, its lock, and its fork."""

@@ -20,9 +20,12 @@ _NO_SWITCH = ("none", "-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """The switches and gates that one patch adds. `commit` and `subject` are the fork commit's (empty for a patch
-    file without them); `switches` are the values of `Switch` that no patch before it has; `gates` are the values of
-    `New-Gate`: `NAME` or `SUITE/NAME`."""
+    """The switches and gates that one patch adds.
+
+    `commit` and `subject` are those of the fork commit, empty for a patch file that does not have them. `switches` are
+    the values of `Switch` that no earlier patch has. `gates` are the values of `New-Gate`, in the form `NAME` or
+    `SUITE/NAME`.
+    """
 
     commit: str
     subject: str
@@ -31,13 +34,15 @@ class Brought:
 
     @property
     def unproven(self) -> tuple[str, ...]:
-        """The switches that no gate of the patch covers."""
+        """The switches that have no gate in the same patch."""
         return () if self.gates else self.switches
 
 
 def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, ...]:
-    """Return the switches and gates that each commit of a series adds. `commits` are ids and commit objects, from the
-    pin's child on."""
+    """Return the switches and gates that each commit of a series adds.
+
+    `commits` are pairs of an id and a commit object. The first is the child of the pin.
+    """
     found: list[Brought] = []
     known: set[str] = set()
     for commit, data in commits:
@@ -47,7 +52,7 @@ def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, .
 
 
 def gates_brought(patches: Iterable[bytes]) -> tuple[str, ...]:
-    """Return the gates that come with patch files, each once: `NAME` or `SUITE/NAME`."""
+    """Return the gates that patch files add, without repetition: `NAME` or `SUITE/NAME`."""
     messages = (read_message(data) for data in patches)
     return tuple(dict.fromkeys(name for one in messages for name in one.metadata().get(NEW_GATES, ())))
 

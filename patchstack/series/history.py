@@ -11,9 +11,10 @@ from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkHistory:
-    """Commits of the fork since the pin along first parents, oldest first; `merges` are those with several parents.
+    """The commits of the fork since the pin along first parents, oldest first.
 
-    `name` is the repository and ref as the user wrote them; `branch` is the ref alone.
+    `merges` are the commits with several parents. `name` is the repository and ref as the user wrote them. `branch` is
+    the ref alone.
     """
 
     name: str
@@ -33,11 +34,13 @@ def read_fork(
     note: str = "",
     head_only: bool = False,
 ) -> ForkHistory:
-    """Walk from the fork's ref back to the pin. `branch` is the ref as the user wrote it, and `note` is added to it in
-    messages. With `head_only` only the head is read.
+    """Follow the fork's history from its ref back to the pin.
 
-    Raises `NotHeldError` if the fork does not descend from the pin, `MissingError` if a shallow clone does not reach
-    the pin or the ref does not exist.
+    `branch` is the ref as the user wrote it. In messages, `note` is added to it. With `head_only`, only the head commit
+    is read.
+
+    Raises `NotHeldError` if the fork does not descend from the pin. Raises `MissingError` if the ref does not exist, or
+    if a shallow clone does not reach the pin.
     """
     head = repository.resolve_commit(ref, "fork ref", objects)
     branch = branch or ref
@@ -65,9 +68,9 @@ def read_fork(
 
 
 def check_pushed(repository: Repository, head: str, *branches: str, required: bool) -> str | None:
-    """Return a warning if no remote, as last fetched, has the commit on one of the branches; otherwise None.
+    """Return a warning if the commit is on no branch of a remote, as last fetched. Return None otherwise.
 
-    Raises `NotHeldError` instead of returning the warning if `required`.
+    With `required`, raises `NotHeldError` instead of returning the warning.
     """
     behind = _unpushed(repository, head, branches)
     if behind is None:
@@ -88,13 +91,15 @@ def _unpushed(repository: Repository, head: str, branches: tuple[str, ...]) -> s
 
 
 def _remote_branches(repository: Repository, branch: str) -> list[str]:
-    """Return the full names of the remote-tracking branches that a branch is pushed to, or the branch itself if it is
-    one."""
+    """Return the full names of the remote-tracking branches to which a branch is pushed.
+
+    If the branch is itself a remote-tracking branch, return its name.
+    """
     names = []
     for rev in (f"{branch}@{{upstream}}", branch):
         asked = git.read(repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", rev)
         name = asked.stdout.decode().strip() if asked.ok else ""
-        # A branch may track a local branch, which tells nothing about a remote.
+        # A branch may track a local branch, which gives no information about a remote.
         if name and not name.startswith(("refs/heads/", "refs/tags/")):
             names.append(name)
     if names:

@@ -23,11 +23,13 @@ _AT_ONCE = 200
 
 @contextlib.contextmanager
 def policy_from(head: Path, source: str) -> Iterator[Workspace]:
-    """Open the workspace at `head` with the policy of `source` inside a `with` block. `source` is a file if its name
-    ends in `.yaml` or `.yml`, else a commit: a change under review could add a file with the name of a commit.
+    """Open the workspace at `head` with the policy of `source`, inside a `with` block.
 
-    Raises `MissingError` for a commit that is missing or has no workspace file, `ConfigError` for a policy that cannot
-    be used.
+    `source` is a file if its name ends in `.yaml` or `.yml`, and otherwise a commit. Existing files do not matter for
+    this, because a change under review could add a file with the name of a commit.
+
+    Raises `MissingError` for a commit that is missing or has no workspace file, and `ConfigError` for a policy that
+    cannot be used.
     """
     if source.endswith(_FILES):
         if not Path(source).is_file():
@@ -50,8 +52,10 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
 
 
 def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
-    """Write the workspace file of a commit, and the files that it names, into a directory. Return the file, the
-    commit's id, and the directory that represents the repository's root."""
+    """Write the workspace file of a commit, and the files that it names, into a directory.
+
+    Return the file, the id of the commit, and the directory that represents the repository's root.
+    """
     below = head.parent.resolve()
     root = _repository(below)
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -72,7 +76,7 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
     flat = directory / head.name
     flat.write_bytes(content)
     names = sorted(name for name in set(named_files(flat)) if not name.startswith("/"))
-    # However many steps a name goes up, it stays in this directory, to which nobody else can add files.
+    # A name with any number of `..` stays in this directory, where only this user can add files.
     up = max((PurePosixPath(name).parts.count("..") for name in names), default=0)
     top = directory.joinpath("top", *["below"] * up)
     policy = top / prefix / head.name
@@ -87,13 +91,15 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
 
 
 def _repository(directory: Path) -> Path:
-    """Return the root of the repository that contains a directory; the directory itself if none does."""
+    """Return the root of the repository that contains a directory. If there is no repository, return the directory."""
     return next((one for one in (directory, *directory.parents) if (one / ".git").exists()), directory)
 
 
 def _refuse_brought(workspace: Workspace) -> None:
-    """Raise `ConfigError` for a fork or upstream that the change itself adds: as files of a repository, a link, or a
-    submodule of the checkout."""
+    """Raise `ConfigError` for a fork or upstream that the change itself adds.
+
+    It may be added as files of a repository, as a link, or as a submodule of the checkout.
+    """
     root = _repository(workspace.root.resolve())
     if not (root / ".git").exists():
         return
@@ -111,8 +117,11 @@ def _refuse_brought(workspace: Workspace) -> None:
 
 
 def _brought(root: Path, place: str) -> str:
-    """Return how the checkout at `root` contains a repository at a path; empty if it does not."""
-    # Directories above the checkout are not part of the change: links there are followed.
+    """Return how the checkout at `root` contains a repository at a path.
+
+    Return an empty text if the checkout does not contain it.
+    """
+    # Directories above the checkout are not part of the change, so their links are followed.
     path = os.path.normpath(os.path.join(os.path.realpath(os.curdir), place))
     within = os.path.relpath(path, root)
     steps = PurePosixPath(within)
@@ -130,7 +139,7 @@ def _brought(root: Path, place: str) -> str:
 
 
 def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]:
-    """Return the contents of those paths of a commit that are regular files. Links do not count."""
+    """Return the contents of the regular files of a commit at these paths. Links are ignored."""
     found = {}
     for start in range(0, len(paths), _AT_ONCE):
         some = paths[start : start + _AT_ONCE]
@@ -146,7 +155,7 @@ def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]
 
 
 def _changed_files(policy: Path, top: Path, root: Path) -> Iterator[str]:
-    """Yield the files named by the policy that differ in the checkout; the workspace file is at `root`."""
+    """Yield the files named by the policy that differ in the checkout. The workspace file is at `root`."""
     for path in sorted(top.rglob("*")):
         if path == policy or not path.is_file():
             continue

@@ -1,4 +1,7 @@
-"""Open the repositories for verifying a series: upstream with the pin, and the fork, from paths or URLs."""
+"""Open the repositories for verifying a series, from paths or URLs.
+
+These are upstream, which has the pin, and the fork.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,11 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The opened sources: the objects of all, the pin, upstream's repository (for a URL, the one in our cache), and the
-    fork's commits and repository if a fork was named."""
+    """The opened sources.
+
+    They have the objects of all repositories, the pin, and upstream's repository. For a URL, that is the clone in the
+    cache. If a fork was named, they also have its commits and its repository.
+    """
 
     objects: Objects
     base: Commit
@@ -46,14 +52,15 @@ def open_sources(
     recreate: str | None = None,
     beside: str | None = None,
 ) -> Sources:
-    """Open upstream and fork, and find the pin. Missing contents that the series needs are fetched in advance.
+    """Open upstream and fork, and find the pin.
 
-    With `head_only` only the fork's head is read: its commits may include merges, or not descend from the pin.
-    `recreate` is the series' name in the workspace, for the hint that recreates a missing fork. `beside` is the fork
-    for hints only: its clone may know upstream's URL.
+    Missing contents that the series needs are fetched in advance. With `head_only`, only the fork's head is read: then
+    the fork's history may include merges, or not descend from the pin. `recreate` is the name of the series in the
+    workspace, for the hint that tells how to recreate a missing fork. `beside` is a fork that is used only for hints,
+    because its clone may know the URL of upstream.
 
-    Raises `NotARepository`, `MissingError` for a missing repository, ref or object, and `NotHeldError` for a fork
-    that is not on the pin.
+    Raises `NotARepository`. Raises `MissingError` for a missing repository, ref or object, and `NotHeldError` for a
+    fork that does not descend from the pin.
     """
     objects = Objects()
     remotes = [Remote.at(upstream, cache)]
@@ -81,8 +88,10 @@ def open_sources(
 
 
 def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
-    """Return the error for an upstream whose path does not exist. If the fork's clone knows upstream's URL, the hint
-    clones it."""
+    """Return the error for an upstream whose path does not exist.
+
+    If the fork's clone knows the URL of upstream, the hint is a command that clones it.
+    """
     url = None
     if fork is not None and not is_url(fork):
         with contextlib.suppress(PatchstackError):
@@ -99,8 +108,10 @@ def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
 def _missing_fork(
     error: PatchstackError, fork: str, ref: str, base: Commit, series: Series, name: str | None
 ) -> PatchstackError:
-    """Return the error for a fork that could not be opened. If its directory or branch does not exist and the lock has
-    its commits, the hint recreates it."""
+    """Return the error for a fork that could not be opened.
+
+    The hint tells how to recreate the fork if its directory or branch does not exist and the lock has its commits.
+    """
     if is_url(fork):
         return error
     path = Path(fork)
@@ -121,7 +132,10 @@ def _missing_fork(
 
 
 def _recreatable(directory: Path, base: Commit) -> Lock | None:
-    """Return the lock of a series if it is for this pin and has the commits to recreate the fork, else None."""
+    """Return the lock of a series if it can recreate the fork. Return None otherwise.
+
+    The lock must belong to this pin and have the commits.
+    """
     if not (directory / FILE_NAME).exists():
         return None
     try:
@@ -153,7 +167,7 @@ def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], 
 
 
 def _needed(objects: Objects, base: Commit, series: Series) -> list[str]:
-    """Return the pin's blobs that the series may touch."""
+    """Return the blobs of the pin that the series may touch."""
     tree = TreeOverlay(objects, base.tree)
     paths = {path for patch in series.patches for path in named_paths(patch.data or b"")}
     entries = [tree.entry(path) for path in sorted(paths) if tree.obstacle(path) is None]

@@ -1,1 +1,1 @@
-"""How a series is kept on disk: file names, formats, order."""
+"""The files of a series on disk: names, formats and order."""

@@ -15,7 +15,7 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 DEFAULT = 1
 _DEEPEST = 20
-_MOST_SPACES = 200  # the limit for both names together
+_MOST_SPACES = 200  # limit of both names together
 _EPOCH = re.compile(rb"\t(?:1969-12-31|1970-01-01) ")
 _DATE = re.compile(rb" +\d{4}-\d\d-\d\d \d\d:.*\Z")
 _MOVED = re.compile(rb"(?:rename|copy) (?:from|to) ")
@@ -27,7 +27,7 @@ _ANY = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
 class TooShallow(Exception):
-    """A name has fewer directories than must be removed."""
+    """A name has fewer directories than should be removed."""
 
     def __init__(self, name: bytes, depth: int, line: int) -> None:
         text = name.decode("utf-8", "replace")
@@ -36,7 +36,7 @@ class TooShallow(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Diff:
-    """The lines of one diff that name its file: indices from 0."""
+    """The lines of one diff that name its file. The fields are line indices from 0."""
 
     git: int | None = None
     old: int | None = None
@@ -47,14 +47,17 @@ class _Diff:
 
 
 def looks_usual(data: bytes) -> bool:
-    """Return whether the first diff of a patch names its file as git does: with a/ before it."""
+    """Return whether the first diff of a patch names its file as git does: with a leading `a/`."""
     if b"\ndiff --git a/" in data or (b"diff --git " not in data and b"--- " not in data):
-        return True  # quick: does not read every line
+        return True  # a quick test that does not read every line
     return _USUAL.search(data) is not None or _ANY.search(data) is None
 
 
 def rewritten(data: bytes, depth: int) -> bytes:
-    """Return a patch whose names begin at `depth`, with names for -p1. Raises `TooShallow`."""
+    """Return a patch with names for -p1. The given patch is meant for `-pN` with N = `depth`.
+
+    Raises `TooShallow`.
+    """
     if depth == DEFAULT:
         return data
     lines = data.split(b"\n")
@@ -66,7 +69,7 @@ def rewritten(data: bytes, depth: int) -> bytes:
                     _placed(name, depth, side, diff.git) for name, side in zip(pair, (b"a/", b"b/"), strict=True)
                 )
         for at in diff.moved if depth else ():
-            # git removes one directory less from these names.
+            # git removes one directory less from the following names.
             head = _MOVED.match(lines[at])
             assert head is not None
             lines[at] = head.group(0) + _shortened(lines[at][head.end() :], depth - 1, depth - 1, at)
@@ -77,7 +80,10 @@ def rewritten(data: bytes, depth: int) -> bytes:
 
 
 def fitting_depths(patches: Sequence[bytes], tree: TreeOverlay) -> list[int]:
-    """Return each depth at which every file that the patches change is in the tree, or made by an earlier patch."""
+    """Return the depths at which every changed file is known.
+
+    A file is known if it is in the tree or was created by an earlier patch.
+    """
     named = [(lines, _diffs(lines)) for lines in (data.split(b"\n") for data in patches)]
     steps = [_step(lines, diff) for lines, diffs in named for diff in diffs]
     deepest = max((name.count(b"/") for names, _, _ in steps for name in names), default=0)
@@ -85,14 +91,14 @@ def fitting_depths(patches: Sequence[bytes], tree: TreeOverlay) -> list[int]:
 
 
 def named_at(data: bytes, depth: int) -> set[bytes]:
-    """Return the paths that a patch names, at a depth."""
+    """Return the paths that a patch names at a given depth."""
     lines = data.split(b"\n")
     found = {_cut(name, depth) for diff in _diffs(lines) for name in _step(lines, diff)[0]}
     return {name for name in found if name}
 
 
 def deepest(data: bytes) -> int:
-    """Return how many directories the deepest name of a patch has, at most 20."""
+    """Return the number of directories in the deepest name of a patch, at most 20."""
     lines = data.split(b"\n")
     return min(max((name.count(b"/") for diff in _diffs(lines) for name in _step(lines, diff)[0]), default=0), _DEEPEST)
 
@@ -101,7 +107,7 @@ _Step = tuple[list[bytes], bool, bool]
 
 
 def _step(lines: list[bytes], diff: _Diff) -> _Step:
-    """Return the full names in one diff, and whether it creates or deletes its file."""
+    """Return the full names in one diff, whether it creates its file, and whether it deletes it."""
     names = [
         _plain(lines[place][4:]) for place in (diff.old, diff.new) if place is not None and not _is_null(lines[place])
     ]
@@ -130,7 +136,7 @@ def _fits(steps: Sequence[_Step], tree: TreeOverlay, depth: int) -> bool:
 
 
 def _diffs(lines: list[bytes]) -> list[_Diff]:
-    """Return every diff in a patch. Lines inside hunks are skipped: a removed line may look like a name."""
+    """Yield every diff in a patch. Lines inside hunks are skipped, because a removed line may look like a name."""
     found: list[_Diff] = []
     at = 0
     while at < len(lines):
@@ -177,8 +183,11 @@ def _after_hunks(lines: list[bytes], at: int) -> int:
 
 
 def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
-    """Return the two names of a `diff --git` line, as written. Prefers the only split that gives one file at `depth`,
-    then the only possible split."""
+    """Return the two names of a `diff --git` line, as written.
+
+    If exactly one split gives the same file on both sides at `depth`, use it. Otherwise use the split if only one is
+    possible. Return None if neither applies.
+    """
     text = text.rstrip(b"\r")
     if text[:1] == b'"':
         end = re.match(rb'"(?:[^"\\]|\\.)*"', text)
@@ -197,15 +206,17 @@ def _is_null(line: bytes) -> bool:
 
 
 def _placed(name: bytes, depth: int, side: bytes, at: int) -> bytes:
-    """Return the name in the form for -p1, keeping what -p`depth` keeps of it."""
+    """Return the name with the prefix for -p1. It then gives the same path as the original name with -p`depth`."""
     if depth:
         return _shortened(name, depth - 1, depth, at)
     return b'"' + side + name[1:] if name[:1] == b'"' else side + name
 
 
 def _shortened(name: bytes, count: int, least: int, at: int) -> bytes:
-    """Return a name, as written, without its first `count` directories. Raises `TooShallow` if it has fewer than
-    `least`."""
+    """Return a name, as written, without its first `count` directories.
+
+    Raises `TooShallow` if the name has fewer than `least` directories.
+    """
     quoted = name[:1] == b'"'
     rest = name[1:] if quoted else name
     if _plain(name).count(b"/") < least:
@@ -216,7 +227,7 @@ def _shortened(name: bytes, count: int, least: int, at: int) -> bytes:
 
 
 def _plain(name: bytes) -> bytes:
-    """Return a name as it is, without quotes, date or revision."""
+    """Return the plain name, without quotes, date or revision."""
     name = name.rstrip(b"\r")
     if name[:1] == b'"' and (end := re.match(rb'"((?:[^"\\]|\\.)*)"', name)):
         return unescaped(end.group(1))
@@ -224,7 +235,7 @@ def _plain(name: bytes) -> bytes:
 
 
 def _cut(name: bytes, depth: int) -> bytes:
-    """Return a name without its first directories; empty if it has too few."""
+    """Return a name without its first directories. Return an empty name if it has too few."""
     for _ in range(depth):
         name = name.partition(b"/")[2]
     return name.lstrip(b"/")

@@ -20,17 +20,19 @@ from patchstack.series.lock import FILE_NAME as LOCK
 from patchstack.series.lock import after_merge
 from patchstack.workspace import SeriesConfig
 
-# git apply refuses patches of this size or more (apply.c, MAX_APPLY_SIZE).
+# git apply refuses patches of this size and above (apply.c, MAX_APPLY_SIZE).
 LARGEST_PATCH = 1024 * 1024 * 1023
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchFile:
-    """One patch of a series. `file` is its path in the directory; for a patch of a mailbox, `#` and the patch's
-    position in the mailbox follow. `number` is the number in that name (None for a name without one), never a position.
+    """One patch of a series.
 
-    `commit` is the fork commit its head names, if any; `data` is its text, unpacked, with names for -p1, or None if the
-    file is too large to be a patch. `strip` is the N of `-pN` if a `series` file gave it.
+    `file` is the path in the directory. For a patch of a mailbox, `#` and the position in the mailbox follow the path.
+    `number` is the number in the name of the file, None for a name without a number. It is never a position.
+
+    `commit` is the fork commit that the header of the patch names, if any. `data` is the unpacked text, with names for
+    -p1. It is None if the file is too large for a patch. `strip` is the N of `-pN` if a `series` file gave it.
     """
 
     file: str
@@ -47,8 +49,10 @@ class PatchFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The patches of a directory in apply order. `left` are files of the directory that are not applied; `notes` are
-    remarks on the others."""
+    """The patches of a directory in the order in which they are applied.
+
+    `left` lists files of the directory that are not applied. `notes` are remarks on the applied files.
+    """
 
     name: str
     directory: Path
@@ -58,18 +62,26 @@ class Series:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about the files that the user must see."""
+        """The sentences about files that the user must see."""
         return (*self.notes, *(f"{one.file} is not applied: {one.reason}" for one in self.left))
 
     def up_to(self, which: int | str) -> Series:
-        """Return the series up to and including the patch of that number or name. 0 is the pin, with no patches, unless
-        a patch has that number. Raises `ConfigError` if no patch, or more than one, matches."""
+        """Return the series up to and including the patch of that number or name.
+
+        0 means no patches, which is the pin, unless a patch has the number 0.
+
+        Raises `ConfigError` if no patch matches, or more than one.
+        """
         place = self.place_of(which)
         return replace(self, patches=self.patches[: place + 1])
 
     def place_of(self, which: int | str) -> int:
-        """Return the position of a patch, from 0, by number or name; -1 for 0 if no patch has that number. Raises
-        `ConfigError` if no patch, or more than one, matches."""
+        """Return the position of a patch, from 0, by number or name.
+
+        Return -1 for 0 if no patch has the number 0.
+
+        Raises `ConfigError` if no patch matches, or more than one.
+        """
         if isinstance(which, str) and not (which.isascii() and which.isdigit()):
             files = [patch.file for patch in self.patches]
             named = choose_by_name(which, files)
@@ -95,14 +107,17 @@ class Series:
 
     @property
     def shared_numbers(self) -> frozenset[int]:
-        """The numbers that more than one patch has."""
+        """The numbers that several patches share."""
         counts = Counter(patch.number for patch in self.patches if patch.number is not None)
         return frozenset(number for number, count in counts.items() if count > 1)
 
     def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
-        """Return the series with the names in its patches rewritten for -p1. The depth is that of the `series` file,
-        else `strip`, else the only depth at which all files are in the tree. Raises `ConfigError` for names with too
-        few directories.
+        """Return the series with the names in its patches rewritten for -p1.
+
+        The depth of the names comes from the `series` file, or else from `strip`. Without both, it is the only depth at
+        which all files are in the tree.
+
+        Raises `ConfigError` for names with too few directories.
         """
         free = [patch for patch in self.patches if patch.strip is None and not patch.anchored and patch.data]
         if strip is None:
@@ -128,8 +143,10 @@ class Series:
 
 
 def _at_depth(patch: PatchFile, strip: int, problems: list[str]) -> PatchFile:
-    """Return the patch with its names rewritten for -p1. If a name is too short, add a problem and return the patch
-    unchanged."""
+    """Return the patch with its names rewritten for -p1.
+
+    If a name is too short, add a problem to the list and return the patch unchanged.
+    """
     try:
         return patch if patch.data is None else replace(patch, data=rewritten(patch.data, strip))
     except TooShallow as shallow:
@@ -138,8 +155,10 @@ def _at_depth(patch: PatchFile, strip: int, problems: list[str]) -> PatchFile:
 
 
 def configured_series(config: SeriesConfig) -> Series:
-    """Read the patches of a configured series. Raises what `load_series` raises; if there are no patches yet, the hint
-    tells how to get them."""
+    """Read the patches of a configured series.
+
+    Raises the errors of `load_series`. If there are no patches yet, the hint tells how to create them.
+    """
     if config.patches.is_dir() and patch_names(config.patches):
         return load_series(config.patches, config.name)
     hint = None
@@ -155,8 +174,8 @@ def configured_series(config: SeriesConfig) -> Series:
 def load_series(directory: Path, name: str | None = None) -> Series:
     """Read the patches of a directory, in the order that `read_order` finds.
 
-    Raises `ConfigError` for a directory that does not exist or has no patches, and with the list of all files that
-    cannot be read; `MissingError` if the order is unknown or a listed file does not exist.
+    Raises `ConfigError` for a directory that does not exist or has no patches. Raises it also for files that cannot be
+    read: the error lists all of them. Raises `MissingError` if the order is unknown or a listed file does not exist.
     """
     name = name or directory.name
     if not directory.is_dir():
@@ -192,8 +211,10 @@ def load_series(directory: Path, name: str | None = None) -> Series:
 
 
 class _Room:
-    """The remaining limit in bytes for the decompressed patches of a series. Small files can decompress to
-    gigabytes."""
+    """The number of bytes that may still be decompressed for a series.
+
+    The limit is needed because small files can decompress to gigabytes.
+    """
 
     LARGEST = 256 << 20
 
@@ -201,14 +222,14 @@ class _Room:
         self.left = self.LARGEST
 
     def take(self, size: int) -> None:
-        """Count decompressed bytes. Raises `OSError` beyond the limit."""
+        """Count decompressed bytes. Raises `OSError` above the limit."""
         self.left -= size
         if self.left < 0:
             raise OSError(f"the packed patches of the series unpack to more than {self.LARGEST >> 20} MiB together")
 
 
 def _load(directory: Path, listed: Listed, covers: list[NotApplied], room: _Room) -> Iterator[PatchFile]:
-    """Yield the patches of one file: one for each mail of a mailbox. Add cover letters to `covers`."""
+    """Yield the patches of one file. A mailbox has one patch for each mail. Cover letters are added to `covers`."""
     path = directory / listed.file
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,7 @@
-"""Mailboxes: several patches in one file, and cover letters, which hold no diff."""
+"""Read mailboxes, which are files with several patches.
+
+Some of their mails are cover letters, which have no diff.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ _HEAD = 64 * 1024
 
 
 def split_mails(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the mails of a mailbox in order, each with the 1-based line it begins at. A file that is not a mailbox, or
-    has only one mail, is returned as one part."""
+    """Return the mails of a mailbox in order, each with the line on which it begins, from 1.
+
+    A file that is not a mailbox, or has only one mail, is returned as one part.
+    """
     starts = [found.start() for found in _MAIL.finditer(data)] if b"\nFrom " in data else []
     if len(starts) < 2 or data[: starts[0]].strip():
         return [(1, data)]
@@ -22,12 +27,15 @@ def split_mails(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def has_diff(data: bytes) -> bool:
-    """Return whether a text contains something that may be a diff."""
+    """Return whether a text contains something that looks like a diff."""
     return _DIFF.search(data.replace(b"\r\n", b"\n") if b"\r\n" in data else data) is not None
 
 
 def is_cover(data: bytes, number: int | None) -> bool:
-    """Return whether a text is a cover letter: it has text but no diff, and its file name or subject has number 0."""
+    """Return whether a text is a cover letter.
+
+    A cover letter has text but no diff, and its file name or subject has the number 0.
+    """
     if number != 0:
         end = data.find(b"\ndiff --git ", 0, _HEAD)
         head = data[: end if end >= 0 else _HEAD]

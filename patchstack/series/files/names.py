@@ -1,8 +1,8 @@
-"""Names of patch files: suffixes, numbers, slugs. This is the one module that knows the suffixes.
+"""Names of patch files: suffixes, numbers, slugs. Only this module knows the suffixes.
 
 `0007-fast-path.patch` is plain: git applies it. A patch that git would apply to the wrong place without an error has
-the suffix `.anchored`. Export writes these two. Series from other tools also have `.diff`, mailboxes, and compressed
-files: `0007-fast-path.patch.gz`.
+the suffix `.anchored`. Export writes these two forms. Series from other tools also have `.diff`, mailboxes, and
+compressed files: `0007-fast-path.patch.gz`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LOOKS = (_PLAIN, _DIFF, _ANCHORED)
 _NUMBER = re.compile(r"(?:v\d+-)?(\d+)(?=[-_.])")
 _DIGITS = re.compile(r"(?:v\d+-)?\d")
 _NUMBERED = re.compile(r"\d{4}-")
-_LONGEST = 64  # the length to which `git format-patch` cuts names
-_SPANS = 12  # a longer list would be hard to read
+_LONGEST = 64  # the length at which `git format-patch` cuts names
+_SPANS = 12  # the limit of numbers in a list that is still readable
 
 
 def is_patch(file: str) -> bool:
@@ -37,35 +37,35 @@ def is_anchored(file: str) -> bool:
 
 
 def packed_as(file: str) -> str | None:
-    """Return how a file of that name is compressed: `gz`, `xz`, `bz2` or `zst`; None for a plain file."""
+    """Return the compression of a file by its name: `gz`, `xz`, `bz2` or `zst`. Return None for a plain file."""
     found = next((suffix for suffix in (*_PACKED, _ZSTANDARD) if file.endswith(suffix)), None)
     return found and found[1:]
 
 
 def looks_like_patch(file: str) -> bool:
-    """Return whether a file that is not a patch of the series has a name that looks like one."""
+    """Return whether a file is probably a patch by its name, although it is not a patch of the series."""
     return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
 
 
 def number_of(file: str) -> int | None:
-    """Return the number in a file's name; None if it has none."""
+    """Return the number in a file's name. Return None if it has no number."""
     found = _NUMBER.match(_base(file))
     return int(found.group(1)) if found else None
 
 
 def begins_with_number(file: str) -> bool:
-    """Return whether a file's name begins with digits, so that sorting by name gives the order."""
+    """Return whether a file's name begins with digits. Then sorting by name gives the order of patches."""
     return _DIGITS.match(_base(file)) is not None
 
 
 def slug_of(file: str) -> str:
-    """Return a numbered file's name without number and suffix; empty if nothing is left."""
+    """Return a numbered file's name without number and suffix. The result is empty if nothing else is in the name."""
     stem, found = stem_of(file), _NUMBER.match(_base(file))
     return stem[found.end() + 1 :] if found else stem
 
 
 def title_of(file: str) -> str:
-    """Return a subject for a patch without mail head, from its file name."""
+    """Return a subject for a patch that has no mail header. It is made from the file name."""
     return _NUMBER.sub("", stem_of(file), count=1).replace("-", " ").replace("_", " ").strip()
 
 
@@ -77,19 +77,22 @@ def stem_of(file: str) -> str:
 
 
 def make_name(number: int | None, slug: str, *, anchored: bool) -> str:
-    """Return the name that export gives a patch; without a number if `number` is None."""
+    """Return the name that export gives a patch. If `number` is None, the name has no number."""
     numbered = slug if number is None else f"{number:04d}-{slug}"
     return numbered + (_ANCHORED if anchored else _PLAIN)
 
 
 def cut_slug(number: int, slug: str) -> str:
-    """Return a slug as `git format-patch` cuts it. git counts its own suffix and one more character, whatever suffix
-    patchstack uses."""
+    """Return a slug cut in the same way as `git format-patch` cuts it.
+
+    git reserves space for its own suffix and one more character. This does not depend on the suffix that patchstack
+    uses.
+    """
     return slug[: _LONGEST - len(make_name(number, "", anchored=False)) - 1]
 
 
 def in_form(file: str, *, anchored: bool) -> str:
-    """Return the name of a patch file with the suffix of the given form."""
+    """Return the name of a patch file, with the suffix for plain or anchored patches."""
     return make_name(None, stem_of(file), anchored=anchored)
 
 
@@ -100,7 +103,7 @@ def unpacked_name(file: str) -> str:
 
 
 def refreshed_name(file: str) -> str:
-    """Return the name that a patch gets in a refreshed copy, which has no compressed files and no mailboxes."""
+    """Return the name of a patch in a refreshed copy. Such a copy has no compressed files and no mailboxes."""
     box, mark, place = file.rpartition("#")
     if mark:
         return f"{box[: len(box) - len(_base(box))]}{stem_of(box)}-{int(place):04d}{_PLAIN}"
@@ -108,8 +111,11 @@ def refreshed_name(file: str) -> str:
 
 
 def choose_by_name(which: str, files: Sequence[str]) -> int | None:
-    """Return the position of the file that a word names: its name, its name without suffix, or a unique prefix. None if
-    no name matches. Raises `ConfigError` if several names begin with the word.
+    """Return the position of the file that a word names.
+
+    The word is the file's name, the name without suffix, or a unique prefix of it. Return None if no name matches.
+
+    Raises `ConfigError` if several names begin with the word.
     """
     for names in ([*files], [_base(file) for file in files], [stem_of(file) for file in files]):
         if names.count(which) == 1:
@@ -123,7 +129,7 @@ def choose_by_name(which: str, files: Sequence[str]) -> int | None:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Return numbers for a sentence: `0001-0004, 0006`."""
+    """Return numbers as text, with ranges: `0001-0004, 0006`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:

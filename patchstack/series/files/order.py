@@ -22,8 +22,10 @@ _MANY = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A file to apply, by its path in the directory. `strip` is the N of its `-pN` option in a `series` file; `by_file`
-    is whether such a file lists it."""
+    """A file to apply, by its path in the directory.
+
+    `strip` is the N of its `-pN` option in a `series` file. `by_file` is true if a `series` file lists it.
+    """
 
     file: str
     strip: int | None = None
@@ -32,7 +34,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotApplied:
-    """A file of the directory that is not applied, and why."""
+    """A file of the directory that is not applied, and the reason."""
 
     file: str
     reason: str
@@ -40,7 +42,7 @@ class NotApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The files to apply, in order, and those that look like patches and are not applied."""
+    """The files to apply, in order, and the files that look like patches but are not applied."""
 
     files: tuple[Listed, ...]
     left: tuple[NotApplied, ...]
@@ -55,14 +57,20 @@ def patch_names(directory: Path) -> list[str]:
 
 
 def has_patches(directory: Path) -> bool:
-    """Return whether a directory exists and holds patch files. Raises `ConfigError` for one that cannot be listed."""
+    """Return whether a directory exists and contains patch files.
+
+    Raises `ConfigError` for a directory that cannot be listed.
+    """
     return directory.is_dir() and bool(patch_names(directory))
 
 
 def read_order(directory: Path, *, ordered: bool = False) -> Order:
-    """Find the files to apply and their order. `ordered` says that sorting by name is known to give the order. Raises
-    `MissingError` if the order is unknown or a listed file does not exist, `ConfigError` for a `series` file or a
-    directory that cannot be used.
+    """Find the files to apply and their order.
+
+    `ordered` means that sorting by name is known to give the order.
+
+    Raises `MissingError` if the order is unknown or a listed file does not exist. Raises `ConfigError` for a `series`
+    file or a directory that cannot be used.
     """
     names = _names(directory)
     if FILE_NAME in names and (directory / FILE_NAME).is_file():
@@ -115,7 +123,10 @@ def _quilt(directory: Path) -> Order:
 
 
 def _left(directory: Path, names: Sequence[str], files: Sequence[str]) -> Iterator[NotApplied]:
-    """Yield the files that look like patches but are not applied, from the directory and those below it."""
+    """Yield the files that look like patches but are not applied.
+
+    They are in the directory or in a directory below it.
+    """
     for name in sorted(set(names) - set(files), key=os.fsencode):
         path = directory / name
         if path.is_dir() and not path.is_symlink():
@@ -129,7 +140,7 @@ def _left(directory: Path, names: Sequence[str], files: Sequence[str]) -> Iterat
 
 
 def _below(directory: Path) -> Iterator[str]:
-    """Yield the files below a directory by relative path. Hidden files are skipped and links are not followed."""
+    """Yield the files below a directory as relative paths. Hidden files are skipped, and links are not followed."""
     for parent, below, names in os.walk(directory):
         below[:] = sorted((name for name in below if not name.startswith(".")), key=os.fsencode)
         for name in sorted(names, key=os.fsencode):

@@ -12,17 +12,17 @@ from shlex import quote
 from patchstack.series.files.names import packed_as, unpacked_name
 
 LARGEST_UNPACKED = 64 * 1024 * 1024
-_MEMORY = 128 * 1024 * 1024  # the memory that decompressing an xz file may use
+_MEMORY = 128 * 1024 * 1024  # limit of memory for decompressing an xz file
 
 
 class Unpackable(Exception):
-    """A compressed file cannot be read. The message says why."""
+    """A compressed file cannot be read. The message gives the reason."""
 
 
 def unpack(file: str, data: bytes) -> bytes:
-    """Return the text of a compressed patch file, at most 64 MiB. A plain file is returned unchanged.
+    """Return the text of a compressed patch file.
 
-    Raises `Unpackable`.
+    The text has at most 64 MiB. A plain file is returned unchanged. Raises `Unpackable`.
     """
     match packed_as(file):
         case None:

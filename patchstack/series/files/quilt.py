@@ -1,4 +1,7 @@
-"""Read the `series` file of a quilt directory: patches in order, with their options (quilt(1), patchfns)."""
+"""Read the `series` file of a quilt directory: patches in order, with their options.
+
+Source: quilt(1), patchfns.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ _PARTS = re.compile(r"(?:^|/)\.\.?(?:/|\Z)|^/|//|/\Z|\0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of a `series` file. `file` may be in a subdirectory. `strip` is the N of `-pN`, None without that
-    option. `line` counts from 1."""
+    """One line of a `series` file.
+
+    `file` may be in a subdirectory. `strip` is the N of `-pN`, None without that option. `line` counts from 1.
+    """
 
     file: str
     strip: int | None
@@ -28,8 +33,8 @@ class Entry:
 def read_quilt(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a `series` file, in order.
 
-    Raises `ConfigError` with every unusable line: options that change what is applied, names outside the directory,
-    names given twice.
+    Raises `ConfigError` that lists every unusable line: options that change what is applied, names outside the
+    directory, and repeated names.
     """
     try:
         text = read_regular(path).decode("utf-8", "surrogateescape")
@@ -58,7 +63,10 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
 
 
 def _options(words: list[str]) -> tuple[int | None, list[str]]:
-    """Return the N of `-pN`, and the problems found. quilt's `-pab` means -p1 with names that begin with a/ and b/."""
+    """Return the N of `-pN`, and the problems found.
+
+    quilt's option `-pab` means -p1 with names that begin with a/ and b/.
+    """
     strip: int | None = None
     refused: list[str] = []
     for word in words:

@@ -1,1 +1,1 @@
-"""Rules for patches that apply, with one module for each rule, and the runner that applies waivers."""
+"""Rules for patches. Each rule has a module, and the runner applies waivers."""

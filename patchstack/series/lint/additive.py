@@ -1,4 +1,4 @@
-"""Rule `additive`: the series only adds lines and does not remove or change upstream's."""
+"""Rule `additive`: the series only adds lines. It does not remove or change lines of upstream."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ID = "additive"
 
 @dataclass(slots=True)
 class _Tracked:
-    """A file after some patches of the series: its lines, and which of them are the pin's."""
+    """A file after some patches of the series: its lines, and which of these lines come from the pin."""
 
     lines: list[bytes]
     upstream: list[bool]
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Find removed lines that are the pin's. A patch may remove a line that an earlier patch added."""
+    """Find removed lines that come from the pin. A patch may remove a line that an earlier patch added."""
     if not subject.policy.additive:
         return
     tracked: dict[bytes, _Tracked] = {}
@@ -68,7 +68,7 @@ def _whole(subject: Subject, state: _Tracked, file: PatchedFile) -> str | None:
 def _followed(
     subject: Subject, patch: LintedPatch, file: PatchedFile, state: _Tracked
 ) -> tuple[_Tracked, list[list[Line]]]:
-    """Return the file after a diff, and the runs of the pin's lines that it removes."""
+    """Return the file after a diff, and the runs of lines of the pin that the diff removes."""
     after = _Tracked([], [])
     removed: list[list[Line]] = []
     at = 0
@@ -102,7 +102,10 @@ def _followed(
 
 
 def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool) -> int | None:
-    """Return the position at which `git apply` puts a hunk, in the lines before the patch. The hunk is known to fit."""
+    """Return the position at which `git apply` puts a hunk, as an index of the lines before the patch.
+
+    The hunk is known to fit.
+    """
     before = hunk.before
     last = len(lines) - len(before)
     wanted = max(hunk.old_start - (1 if before else 0), 0)
@@ -115,8 +118,10 @@ def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool)
 
 
 def _by_text(subject: Subject, patch: LintedPatch, file: PatchedFile) -> tuple[_Tracked, list[list[Line]]]:
-    """Judge by text, for a hunk whose position is unknown: a removed line is the pin's if the pin's file has the same
-    line."""
+    """Judge a hunk with unknown position by its text.
+
+    A removed line counts as a line of the pin if the pin's file has the same line.
+    """
     known = set(subject.pin_lines(file.old) or ()) if file.old is not None else set()
     lines = list(subject.contents.lines(patch.link.after, file.path) or ())
     runs = [[line] for line in file.lines if line.sign == b"-" and line.text in known]
@@ -124,7 +129,7 @@ def _by_text(subject: Subject, patch: LintedPatch, file: PatchedFile) -> tuple[_
 
 
 def _only_newline(pair: tuple[Line, ...]) -> bool:
-    """Return whether the last line is removed only to be added again with a newline."""
+    """Return whether the last line is removed and added again with a newline, without another change."""
     return len(pair) == 2 and not pair[0].ends and pair[1].sign == b"+" and pair[1].text == pair[0].text
 
 

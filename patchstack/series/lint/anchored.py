@@ -1,4 +1,4 @@
-"""Rule `anchored`: anchored patches add only our lines, not upstream's."""
+"""Rule `anchored`: anchored patches add only lines of the fork, no copies of upstream's lines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _WORD = re.compile(rb"\w{3,}")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report added lines of an anchored patch that the pin's file has too, once for each file. Lines of up to 20
-    characters, preprocessor boilerplate, and lines that the file has more than three times do not count."""
+    """Report added lines of an anchored patch that are also in the pin's file, once for each file.
+
+    Three kinds of lines are ignored: lines of up to 20 characters, preprocessor boilerplate, and lines that the file
+    has more than three times.
+    """
     for patch in subject.patches:
         if not patch.file.anchored:
             continue

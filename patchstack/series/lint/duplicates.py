@@ -1,4 +1,4 @@
-"""Rule `duplicate`: no change comes twice, and no patch is empty."""
+"""Rule `duplicate`: no patch repeats the change of an earlier patch, and no patch is empty."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _Key = tuple[str, bytes]
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report patches without a diff, with the patch-id of an earlier one, or that add and remove the same lines as an
-    earlier one (at least three lines: fewer may be equal by chance)."""
+    """Report patches that have no diff or repeat an earlier patch.
+
+    A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines. The second needs at
+    least three lines, because fewer lines may be equal by chance.
+    """
     seen: dict[_Key, str] = {}
     for patch in subject.patches:
         if not patch.text.files:
@@ -31,8 +34,11 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def _keys(patch: LintedPatch) -> Iterator[_Key]:
-    """Yield the keys of a change: all its lines without blanks (equal if git's patch-ids are equal), and its added and
-    removed lines alone."""
+    """Yield the keys of a change.
+
+    The first key has all lines without blanks: it is equal for changes with the same patch-id. The second has only the
+    added and removed lines.
+    """
     whole, own = hashlib.sha256(), hashlib.sha256()
     telling = 0
     for file in sorted(patch.text.files, key=lambda file: (file.path, file.old or b"")):

@@ -1,4 +1,4 @@
-"""Globs as in `.gitignore`."""
+"""Match paths with globs as in `.gitignore`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functools import cache
 def matching(path: str, globs: Iterable[str]) -> str | None:
     """Return the first glob that a path matches, or None.
 
-    `*` and `?` stop at a slash, `**` does not. A glob without a slash (or with one only at its end) matches at any
-    depth; any other matches from the root. A glob that names a directory matches everything below it.
+    `*` and `?` do not match a slash, but `**` does. A glob without a slash, or with a slash only at its end, matches at
+    any depth. Any other glob matches from the root. A glob that names a directory matches everything below it.
     """
     return next((glob for glob in globs if _matches(glob, path)), None)
 
@@ -22,7 +22,7 @@ _SHORT = 512
 
 
 def effort(path: str, globs: Iterable[str]) -> int:
-    """Return an estimate of the work to match a path with globs, in steps of about a microsecond."""
+    """Return an estimate of the work to match a path with globs, in units of about a microsecond."""
     return sum(len(path) * (1 if _simple(glob, path) else len(glob)) for glob in globs)
 
 
@@ -31,8 +31,11 @@ def _simple(glob: str, path: str) -> bool:
 
 
 def _matches(glob: str, path: str) -> bool:
-    """Return whether a glob matches a path. Both may come from a patch: a regular expression with several wildcards
-    would try all of them at every position, so such a glob is matched character by character."""
+    """Return whether a glob matches a path.
+
+    Both may come from a patch. A regular expression with several wildcards can take extremely long, so a glob with
+    several wildcards is matched character by character.
+    """
     if _simple(glob, path):
         return as_pattern(glob).match(path) is not None
     return followed(glob, path)
@@ -40,8 +43,11 @@ def _matches(glob: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One step of a glob: a character for which `takes` is true or, with `again`, any number of them. `skips` are the
-    numbers of steps that can be skipped without a character."""
+    """One step of a glob.
+
+    The step consumes a character for which `takes` is true. With `again`, it consumes any number of them. `skips` are
+    indices of steps that can be reached without a character.
+    """
 
     takes: Callable[[str], object]
     again: bool = False
@@ -49,7 +55,10 @@ class _Step:
 
 
 def followed(glob: str, path: str) -> bool:
-    """As `matching` for one glob, in time that grows at most with the product of the lengths of glob and path."""
+    """Return the result of `matching` for one glob.
+
+    The time is at most proportional to the length of the glob times the length of the path.
+    """
     steps = _steps(glob)
     here = _reached({0}, steps)
     for character in path:
@@ -59,7 +68,7 @@ def followed(glob: str, path: str) -> bool:
 
 
 def _reached(places: set[int], steps: Sequence[_Step]) -> set[int]:
-    """Return the positions, and those that can be reached from them without consuming a character."""
+    """Return the positions, and all positions that can be reached from them without consuming a character."""
     pending = list(places)
     while pending:
         at = pending.pop()
@@ -110,14 +119,14 @@ def _nothing(_: str) -> bool:
 
 
 def _class(inside: str) -> str:
-    # These characters are plain in a glob, but Python may read them as set operators in future.
+    # These characters have no meaning in a glob, but future versions of Python may read them as set operators.
     plain = re.sub(r"[\\\[&|~]|(?<=-)-", lambda found: f"\\{found[0]}", inside)
     return f"[^{plain[1:]}]" if inside.startswith("!") else f"[{plain}]"
 
 
 @cache
 def as_pattern(glob: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob: fast for few wildcards and short paths."""
+    """Return the regular expression of a glob. It is fast for few wildcards and short paths."""
     body = glob.rstrip("/")
     anchored = "/" in body
     body = body.lstrip("/")

@@ -1,4 +1,4 @@
-"""Rule `home-path`: no path of one person's machine."""
+"""Rule `home-path`: no paths that exist only on one person's machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HOME = re.compile(
     rb"(?<![\w.~-])(?:/home/|/Users/|(?i:[a-z]:)[\\/]{1,2}Users[\\/]{1,2})(?P<name>[A-Za-z_][\w.-]*\b)(?![*$<{}>%])"
 )
 
-# Placeholder names, which belong to nobody.
+# Placeholder names, which belong to no person.
 _NOBODY = {
     *(b"user", b"username", b"name", b"yourname", b"your_name", b"your-name", b"youruser", b"you", b"me", b"someone"),
     *(b"runner", b"linuxbrew", b"shared", b"public", b"default", b"xxx"),

@@ -10,19 +10,22 @@ from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, sho
 
 ID = "message"
 
-# git (mailinfo.c, header[] and check_header()) looks for these at the start of a body as well.
+# git also recognizes these at the start of a body (mailinfo.c, header[] and check_header()).
 _IN_BODY = re.compile(rb"(?i:(from|subject|date):\s)|>From [0-9a-f]{40} Mon Sep 17 00:00:00 2001\s*\Z|\[PATCH\]\s")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report lines of the message at which `git am` loses text or stops."""
+    """Report lines of the message at which `git am` stops or loses text."""
     for patch in subject.patches:
         yield from _first_lines(patch)
         yield from _breaks(patch)
 
 
 def ends_message(line: bytes) -> bool:
-    """Return whether `git am` takes a line for the end of the message (git: mailinfo.c, patchbreak)."""
+    """Return whether `git am` takes a line for the end of the message.
+
+    Source: git's mailinfo.c, patchbreak.
+    """
     if line.startswith((b"diff -", b"Index: ")):
         return True
     if not line.startswith(b"---"):
@@ -31,7 +34,10 @@ def ends_message(line: bytes) -> bool:
 
 
 def starts_mail(line: bytes) -> bool:
-    """Return whether `git am` takes a line for the start of the next mail (git: mailsplit.c, is_from_line)."""
+    """Return whether `git am` takes a line for the start of the next mail.
+
+    Source: git's mailsplit.c, is_from_line.
+    """
     if len(line) < 19 or not line.startswith(b"From "):
         return False
     colon = line.rfind(b":", 5, len(line) - 1)
@@ -43,7 +49,7 @@ def starts_mail(line: bytes) -> bool:
 
 
 def kept_message(message: Sequence[TextLine]) -> list[TextLine]:
-    """Return the lines of a message up to the first that `git am` takes for its end."""
+    """Return the lines of a message before the line that `git am` takes for its end."""
     kept = []
     for line in message:
         if ends_message(line.text) or starts_mail(line.text):

@@ -1,4 +1,4 @@
-"""Rule for names: a patch file is named after its subject, and its suffix tells how it is applied."""
+"""Rule for names: a patch file has the name of its subject, and its suffix tells how it is applied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ID = "names"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report slugs that do not shorten the subject, suffixes that mislead, and files that only look like patches."""
+    """Report slugs that are not a short form of the subject, wrong suffixes, and files that only look like patches."""
     for patch in subject.patches:
         yield from _slug(patch)
         yield from _suffix(patch)
@@ -24,8 +24,10 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def sanitized(subject: str) -> str:
-    """Return the file name that `git format-patch` gives a subject, before it is cut (git:
-    format_sanitized_subject)."""
+    """Return the file name that `git format-patch` makes from a subject, before the name is cut.
+
+    Source: git's format_sanitized_subject.
+    """
     kept = re.sub(rb"[^A-Za-z0-9._]+", b"-", subject.encode("utf-8", "replace"))
     return re.sub(rb"\.{2,}", b".", kept).lstrip(b"-").rstrip(b".-").decode("ascii")
 
@@ -44,8 +46,10 @@ def _slug(patch: LintedPatch) -> Iterator[Finding]:
 
 
 def _shortens(slug: str, full: str) -> bool:
-    """Return whether a slug shortens the full one: it may differ in case, be cut at the end, and omit, join or reorder
-    words."""
+    """Return whether a slug is a short form of the full slug.
+
+    It may have different case, be cut at the end, and omit, join or reorder words.
+    """
     slug, full = slug.lower(), full.lower()
     words, wanted = (re.split(r"[-_.]+", text) for text in (full, slug))
     joined = "".join(words)
@@ -56,7 +60,7 @@ def _shortens(slug: str, full: str) -> bool:
 
 
 def _suffix(patch: LintedPatch) -> Iterator[Finding]:
-    """Report insertions without context in plain patches: git puts them at the end of the file."""
+    """Report plain patches that insert lines without context: git puts such lines at the end of the file."""
     if patch.file.anchored:
         return
     for file in patch.text.files:

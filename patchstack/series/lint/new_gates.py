@@ -1,4 +1,4 @@
-"""Rule `new-gate`: the trailer must name the gate so that `accept` finds it."""
+"""Rule `new-gate`: the trailer must name the gate, so that `accept` can find it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule `numbering`: every patch has a number, and file order is number order."""
+"""Rule `numbering`: every patch has a number, and the numbers ascend in the order of the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOUR = re.compile(r"\d{4}[-_.]")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report file names without a four-digit number, and numbers out of file order."""
+    """Report file names without a four-digit number, and numbers that do not ascend."""
     highest, holder = -1, ""
     for patch in subject.patches:
         number = patch.file.number

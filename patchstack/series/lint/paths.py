@@ -1,4 +1,4 @@
-"""Rule `paths`: patches touch only source, not results, models or build outputs."""
+"""Rule `paths`: patches touch only source files, no results, models or build outputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ ID = "paths"
 
 
 def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | None:
-    """Return why the policy forbids a patch to touch a path, None if it does not. `upstreams` is whether the pin has
-    the file: only files that the series adds can be scratch."""
+    """Return the reason why the policy forbids a patch to touch a path. Return None if it is allowed.
+
+    `upstreams` is true if the pin has the file. Only files that the series adds can be scratch files.
+    """
     denied = matching(path, policy.deny)
     if denied:
         return f"{path}: no patch may touch {denied}"
@@ -26,8 +28,10 @@ def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | N
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Check every path that a patch touches, once for each patch. Removed files were reported at the patch that added
-    them."""
+    """Check every path that a patch touches, once for each patch.
+
+    Removed files are skipped: the patch that added them was reported.
+    """
     for patch in subject.patches:
         seen: set[bytes] = set()
         for file in patch.text.files:

@@ -1,4 +1,4 @@
-"""The types of a lint rule: its subject, its findings, and the rule itself."""
+"""The types of lint: the subject of a rule, its findings, and the rule itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from patchstack.workspace import LintPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One complaint. `line` is the 1-based line of the patch file, `number` the patch's number (None for a file
-    without one)."""
+    """One finding.
+
+    `line` is the line of the patch file, from 1. `number` is the number of the patch, None for a file without a number.
+    """
 
     rule: str
     file: str
@@ -26,7 +28,7 @@ class Finding:
 
 
 class Contents:
-    """Files of trees, read once each."""
+    """The files of trees. Each is read only once."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -34,13 +36,13 @@ class Contents:
         self._lines: dict[str, list[bytes]] = {}
 
     def has(self, tree: str, path: bytes) -> bool:
-        """Return whether a file or link is at a path."""
+        """Return whether the tree has a file or link at a path."""
         return self._oid(tree, path, (FILE, EXECUTABLE, 0o120000)) is not None
 
     def lines(self, tree: str, path: bytes) -> list[bytes] | None:
-        """Return the lines of a regular file without their newlines, None if none exists. Do not change the list.
+        """Return the lines of a regular file without their newlines. Return None if the file does not exist.
 
-        Raises `MissingObject` if the content is not available.
+        Do not change the list. Raises `MissingObject` if the content is not available.
         """
         oid = self._oid(tree, path, (FILE, EXECUTABLE))
         if oid is None:
@@ -59,8 +61,11 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintedPatch:
-    """One patch: the file, the bytes that rules read (none of a patch that is too large), its parsed text, and the
-    result of applying it, with the trees before and after."""
+    """One patch as the rules see it.
+
+    It has the file, the bytes that rules read, and the parsed text. The bytes are empty if the patch is too large. It
+    also has the result of applying the patch, with the trees before and after.
+    """
 
     file: PatchFile
     data: bytes
@@ -78,8 +83,10 @@ class LintedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Everything that a rule may look at: the series, its patches, the pin's tree, the contents of every tree, the
-    policy. `others` are the names of other files in the directory.
+    """Everything that a rule may read.
+
+    This is the series, its patches, the tree of the pin, the contents of every tree, and the policy. `others` are the
+    names of other files in the directory.
     """
 
     series: Series
@@ -90,13 +97,13 @@ class Subject:
     others: tuple[str, ...] = ()
 
     def pin_lines(self, path: bytes) -> list[bytes] | None:
-        """Return the lines of the pin's file, None if it has none."""
+        """Return the lines of a file of the pin. Return None if the pin does not have it."""
         return self.contents.lines(self.base_tree, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: its id, one line on why it matters, and the check. Checks write and print nothing."""
+    """One rule: its id, a line that explains its reason, and the check. Checks do not write or print."""
 
     id: str
     reason: str
@@ -104,14 +111,14 @@ class Rule:
 
 
 def shown(text: bytes, width: int = 80) -> str:
-    """Return a line of a file for a message: in backticks, shortened, control characters escaped."""
+    """Return a line of a file for a message: in backticks, shortened, and with control characters escaped."""
     words = text.decode("utf-8", "replace").strip()
     words = words if len(words) <= width else words[: width - 3] + "..."
     return "`" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in words) + "`"
 
 
 def named(path: bytes) -> str:
-    """Return a path for a message."""
+    """Return a path as text for a message."""
     return path.decode("utf-8", "replace")
 
 
@@ -121,7 +128,10 @@ def counted(count: int, what: str) -> str:
 
 
 def also(lines: Iterable[int]) -> str:
-    """Return further lines of the same kind for the end of a message: their numbers if few, else their count."""
+    """Return further lines of the same kind, for the end of a message.
+
+    Few lines are given by number. Otherwise only their count is given.
+    """
     rest = list(lines)
     if not rest:
         return ""
@@ -131,5 +141,5 @@ def also(lines: Iterable[int]) -> str:
 
 
 def each_applied(subject: Subject) -> Iterator[LintedPatch]:
-    """Yield the patches that apply. The effect of the others is unknown."""
+    """Yield the patches that apply. The effect of other patches is unknown."""
     return (patch for patch in subject.patches if patch.applied)

@@ -1,4 +1,4 @@
-"""Run the rules, apply the waivers and return the findings. Prints and writes nothing."""
+"""Run the rules, apply the waivers and return the findings. This module does not print or write."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNUSED = Rule(
 _OF_FILES = (unreadable, numbering, size)
 RULES: tuple[Rule, ...] = (*(module.RULE for module in _CHECKED), UNUSED)
 
-# These cannot be waived: a patch that cannot be shipped, and an unused waiver.
+# These rules cannot be waived: a patch that they report cannot be shipped, and an unused waiver must be removed.
 _NEVER_WAIVED = frozenset({unreadable.ID, UNUSED.id})
 
 
@@ -61,7 +61,10 @@ class Waived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintResult:
-    """The result of lint for a series: findings by patch and line, and those that were waived."""
+    """The result of lint for a series.
+
+    `findings` are ordered by patch and line. Waived findings are separate.
+    """
 
     series: str
     base_commit: str
@@ -75,8 +78,11 @@ class LintResult:
 
 
 def waiver_problems(waivers: Sequence[Waiver]) -> list[str]:
-    """Return the problems of waivers, each with file and line: an unknown rule, no reason, a rule that cannot be
-    waived. Empty if all can be used."""
+    """Return the problems of waivers, each with file and line.
+
+    A waiver must name a known rule that can be waived, and give a reason. The result is empty if all waivers can be
+    used.
+    """
     known = [rule.id for rule in RULES if rule.id not in _NEVER_WAIVED]
     problems = []
     for waiver in waivers:
@@ -101,11 +107,13 @@ def lint(
     *,
     links: Sequence[Link] = (),
 ) -> LintResult:
-    """Check a series on its pin with every rule. The waivers must have no `waiver_problems`.
+    """Check a series on its pin with every rule.
 
-    A patch that cannot be read or does not apply is a finding, and the others are checked without it. `links` are the
-    results of applying the patches, if known; if one was not tried, all are applied again. Raises `MissingObject` if
-    the content of a touched file is not available.
+    The waivers must have no `waiver_problems`. A patch that cannot be read or does not apply is a finding. The other
+    patches are then checked without it. `links` are the results of applying the patches, if known. If one of them was
+    not tried, all patches are applied again.
+
+    Raises `MissingObject` if the content of a touched file is not available.
     """
     if len(links) != len(series.patches) or any(link.outcome is None for link in links):
         with Applier(objects, base.tree) as applier:
@@ -124,8 +132,8 @@ def lint(
     )
     with task("checking rules") as this:
         rules = counted(_CHECKED, this, len(_CHECKED), lambda module: module.RULE.id)
-        # Rule `unreadable` alone reports patches that are too large to read. Other rules would, for example, report a
-        # missing subject.
+        # Only rule `unreadable` reports a patch that is too large to read. Other rules would give wrong findings, for
+        # example a missing subject.
         read = replace(subject, patches=tuple(one for one in subject.patches if one.data or not one.file.data))
         found = [f for module in rules for f in module.RULE.check(subject if module in _OF_FILES else read)]
     findings, waived = _waived(found, waivers)
@@ -141,7 +149,7 @@ def lint(
 
 
 def _waived(found: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[list[Finding], list[Waived]]:
-    """Split the findings into those that stay and those that are waived. Unused waivers are findings too."""
+    """Split the findings into those that remain and those that are waived. Unused waivers are also findings."""
     findings: list[Finding] = []
     waived: list[Waived] = []
     used: set[int] = set()
@@ -165,7 +173,7 @@ def _is_for(waiver: Waiver, finding: Finding) -> bool:
 
 
 def _safe(finding: Finding) -> Finding:
-    """Return the finding with secrets removed from its message, whatever its rule."""
+    """Return the finding with secrets removed from its message. Any rule may quote a secret."""
     return replace(finding, message=secrets.redacted(finding.message))
 
 

@@ -11,16 +11,19 @@ from patchstack.series.lint.trailers import trailers_of
 
 ID = "scope"
 _MOST = 2_000_000
-"""The work limit for the scopes of all patches. A patch defines its own scope, which may be hostile."""
+"""The limit of work for matching the scopes of all patches.
+
+A patch defines its own scope, which may be hostile.
+"""
 
 
 def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
-    """Return the paths that no glob matches; an empty list if there are no globs."""
+    """Return the paths that no glob matches. Without globs, the list is empty."""
     return [path for path in paths if globs and matching(path, globs) is None]
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Yield each file that a patch changes outside its scope, at the line where its diff begins."""
+    """Yield each file outside its scope that a patch changes. The line is the one on which the diff begins."""
     left = _MOST
     for patch in subject.patches:
         globs = metadata_of(trailers_of(patch)).get(SCOPE, ())

@@ -9,7 +9,7 @@ from patchstack.series.lint.rule import Finding, Rule, Subject
 
 ID = "secrets"
 
-# The formats that the issuers document.
+# The formats as their issuers document them.
 _SHAPES = (
     ("a private key", re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")),
     ("an AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
@@ -20,7 +20,7 @@ _SHAPES = (
     ("a Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w+/B\w+/\w+")),
     ("an API key", re.compile(r"\b(?:sk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,}|AIza[0-9A-Za-z_-]{35})")),
 )
-# Every format and every assignment contains one of these, so most lines are skipped quickly.
+# Every format and every assignment contains one of these, so that most lines are skipped quickly.
 _MARKS = (
     *("-----BEGIN", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "xox"),
     *("hooks.slack", "sk-", "AIza"),
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(r"[<>{}$%]|\A(.)\1*\Z")
 
 
 def secrets_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield every likely secret of a line: its kind and its text."""
+    """Yield every likely secret of a line, as its kind and its text."""
     if any(mark in text for mark in _MARKS):
         for what, shape in _SHAPES:
             for match in shape.finditer(text):
@@ -49,7 +49,7 @@ def secrets_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def redacted(text: str) -> str:
-    """Return a text with every likely secret in it cut to its first characters."""
+    """Return a text in which every likely secret is cut to its first characters."""
     for _, secret in list(secrets_in(text)):
         text = text.replace(secret, _cut(secret))
     return text
@@ -73,7 +73,10 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def _suspicious(data: bytes) -> bool:
-    """Return whether any line of a patch file may hold a secret. Most files have none and are read only once."""
+    """Return whether any line of a patch file may contain a secret.
+
+    Most files have none and are therefore read only once.
+    """
     lines = (*_lines_with(data, _MARKS), *_lines_with(data.lower(), _KEYWORDS))
     return any(True for line in lines for _ in secrets_in(line.decode("utf-8", "replace")))
 
@@ -82,7 +85,7 @@ def _lines_with(data: bytes, words: Iterable[str]) -> Iterator[bytes]:
     for word in map(str.encode, words):
         at = data.find(word)
         while at >= 0:
-            end = data.find(b"\n", at) % (len(data) + 1)  # -1 means the end of the file
+            end = data.find(b"\n", at) % (len(data) + 1)  # -1 is the end of the file
             yield data[data.rfind(b"\n", 0, at) + 1 : end]
             at = data.find(word, end)
 

@@ -1,4 +1,4 @@
-"""Rule `size`: no patches and additions that are too large to review."""
+"""Rule `size`: patches and additions must be small enough to review."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ID = "size"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report patch files over the limit, and files to which one patch adds too many lines."""
+    """Report patch files above the limit, and files to which one patch adds too many lines."""
     policy = subject.policy
     for patch in subject.patches:
         kib = -(-len(patch.file.data or b"") // 1024)

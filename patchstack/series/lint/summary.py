@@ -16,7 +16,10 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintState:
-    """The number of findings by rule, and of waived ones. `problem` is why lint could not run."""
+    """The number of findings for each rule, and the number of waived findings.
+
+    `problem` is the reason why lint could not run.
+    """
 
     findings: Mapping[str, int]
     waived: int
@@ -30,7 +33,10 @@ class LintState:
 def lint_state(
     config: SeriesConfig, objects: Objects, series: Series, base: Commit, links: Sequence[Link]
 ) -> LintState:
-    """Check a series with every rule. `links` are the results of applying its patches. Does not raise."""
+    """Check a series with every rule.
+
+    `links` are the results of applying its patches. Does not raise: errors are in `problem`.
+    """
     unusable = waiver_problems(config.waive)
     if unusable:
         return LintState(findings={}, waived=0, problem=unusable[0])

@@ -1,4 +1,7 @@
-"""Rule `trailers`: every message must end with the required trailers, read as git reads them."""
+"""Rule `trailers`: every message must end with the required trailers.
+
+They are read in the same way as git reads them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ ID = "trailers"
 
 
 def trailers_of(patch: LintedPatch) -> tuple[Trailer, ...]:
-    """Return the trailers of a patch's message, from the part that `git am` keeps."""
+    """Return the trailers of a patch. They are read from the part of the message that `git am` keeps."""
     body = b"\n".join(line.text.rstrip(b"\r") for line in kept_message(patch.text.message))
     return parse_trailers(f"subject\n\n{body.decode('utf-8', 'replace')}")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report trailers that the policy requires and the message lacks, or has without a value."""
+    """Report trailers that the policy requires, if the message lacks them or gives no value."""
     if not subject.policy.trailers:
         return
     for patch in subject.patches:

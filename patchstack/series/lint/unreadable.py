@@ -14,8 +14,11 @@ _MOST_FILES = 5000
 
 
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
-    """Return the text of a patch for the rules. It is empty for a patch whose check would take much longer than git
-    needs to read it, unless the policy allows patches of that size."""
+    """Return the text of a patch for the rules.
+
+    The text is empty if checking it would take much longer than git needs to read the patch. A policy that allows
+    patches of that size permits this time.
+    """
     if data is None:
         return b""
     if policy.patch_kib != LintPolicy().patch_kib and len(data) <= policy.patch_kib << 10:
@@ -27,8 +30,10 @@ def readable(data: bytes | None, policy: LintPolicy) -> bytes:
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report patches that are malformed, do not apply after the patches before them, or are too large to check. Rule
-    `duplicate` reports empty ones."""
+    """Report patches that are malformed, are too large to check, or do not apply after the patches before them.
+
+    Empty patches are reported by rule `duplicate`.
+    """
     for patch in subject.patches:
         if patch.file.data and not patch.data:
             many = f"{len(patch.file.data) / 1e6:.1f} MB, {patch.file.data.count(_NEWLINE):,} lines"
@@ -43,7 +48,7 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_odd(patch: LintedPatch) -> bool:
-    """Return whether a file without a diff contains something that looks like one."""
+    """Return whether a patch file without a diff contains something that looks like a diff."""
     return any(line.text.startswith((b"@@ ", b"diff --git ")) for line in patch.text.outside)
 
 

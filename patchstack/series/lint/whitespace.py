@@ -1,4 +1,4 @@
-"""Rule `whitespace`: no invisible blanks, which cause conflicts."""
+"""Rule `whitespace`: no invisible blanks, because they cause conflicts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report trailing blanks, a space before a tab in the indent, and a CR in added lines. Each kind is reported once
-    per file, and only if the file does not already have it."""
+    """Report trailing blanks, spaces before tabs in the indent, and CRs in added lines.
+
+    Each kind is reported once per file, and only if the file does not already have it.
+    """
     for patch in each_applied(subject):
         for file in patch.text.files:
             if file.new is not None:
@@ -47,7 +49,7 @@ def _check_file(subject: Subject, patch: LintedPatch, file: PatchedFile) -> Iter
 
 
 def _known(subject: Subject, patch: LintedPatch, file: PatchedFile) -> list[bytes]:
-    """Return the lines of the file before this patch; empty if the patch creates it."""
+    """Return the lines of the file before this patch. The list is empty if the patch creates the file."""
     path = file.old or file.path
     return subject.pin_lines(path) or subject.contents.lines(patch.link.before, path) or []
 

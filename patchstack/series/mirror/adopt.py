@@ -1,4 +1,7 @@
-"""Adopt a series that other tools made: create a branch with one commit for each patch, and its mirror."""
+"""Adopt a series that other tools made.
+
+This creates a branch with one commit for each patch, and the mirror of that branch.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,11 @@ from patchstack.workspace import LintPolicy, SeriesConfig, Waiver, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """An adopted series. `tree` is the tree that the original patches give; `head` is the branch's new commit, `count`
-    its commits above the pin; `plan` is the mirror that was written. `warnings` are for the user."""
+    """An adopted series.
+
+    `tree` is the tree that the original patches produce. `head` is the new commit of the branch, and `count` the number
+    of its commits since the pin. `plan` describes the mirror that was written. `warnings` are for the user.
+    """
 
     config: SeriesConfig
     pin: Commit
@@ -56,8 +62,10 @@ def adopt(
     branch: str,
     strip: int | None = None,
 ) -> Adopted:
-    """Create a branch in `clone` from a directory of patches, one commit each on the pin, and write its mirror to
-    `patches/NAME`. If a patch does not apply strictly, nothing is written.
+    """Create a branch in `clone` from a directory of patches, and write its mirror to `patches/NAME`.
+
+    The branch starts at the pin and has one commit for each patch. If a patch does not apply strictly, nothing is
+    written.
 
     The branch and the mirror cannot be written in one step. If a run is killed between them, or before its caller
     writes the workspace, a second run with the same arguments continues from there.
@@ -105,7 +113,7 @@ def adopt(
     except NotHeldError as error:
         if begun is None:
             raise
-        raise _occupied(directory) from error  # somebody has changed the mirror
+        raise _occupied(directory) from error  # the mirror was changed by hand
     if plan.tree != links[-1].after:
         raise PatchesNotConverted(f"the mirror would give the tree {plan.tree}, the patches give {links[-1].after}")
     if begun is not None and not plan.up_to_date:
@@ -135,8 +143,11 @@ def adopt(
 
 
 def _begun(directory: Path) -> Lock | None:
-    """Return the lock of an existing mirror, which a killed run may have written. None if the directory is free. Raises
-    `UsageError` for a directory that holds anything else."""
+    """Return the lock of an existing mirror, which an interrupted run may have written.
+
+    Return None if the directory does not exist or is empty. Raises `UsageError` for a directory that contains anything
+    else.
+    """
     try:
         refuse_occupied(directory)
     except UsageError as error:
@@ -153,7 +164,7 @@ def _occupied(directory: Path) -> UsageError:
 
 
 def _refuse(objects: Objects, links: Sequence[Link]) -> None:
-    """Raise `NotHeldError` for patches that a branch cannot carry as they were meant."""
+    """Raise `NotHeldError` for patches that cannot become commits with the same meaning."""
     if disagreed := list(disagreements(objects, links)):
         hint = "make the patch again from the intended tree with git diff -U10, so that it fits only one place"
         raise PatchesNotConverted(
@@ -166,7 +177,7 @@ def _refuse(objects: Objects, links: Sequence[Link]) -> None:
 
 
 def _left_out(series: Series) -> list[str]:
-    """Return a warning for each damaged line that git ignores in patches that apply."""
+    """Return a warning for each damaged line of an otherwise applicable patch. git ignores such lines."""
     return [
         f"{patch.file}: line {damage.line}: {damage.what}"
         for patch in series.patches
@@ -176,6 +187,6 @@ def _left_out(series: Series) -> list[str]:
 
 
 def _waivers(objects: Objects, base: Commit, commits: Sequence[Commit]) -> tuple[Waiver, ...]:
-    """Return waivers for adopted patches that touch paths the policy forbids."""
+    """Return waivers for adopted patches that touch forbidden paths."""
     places = {place for place, _ in path_complaints(objects, base, commits, LintPolicy())}
     return tuple(Waiver(rule=paths.ID, patch=place + 1, why="adopted unchanged") for place in sorted(places))

@@ -1,4 +1,7 @@
-"""Apply a series to a directory of source files, as product builds do: strictly, and all or nothing."""
+"""Apply a series to a directory of source files, as product builds do.
+
+Patches must apply strictly. Either all are applied, or none.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from patchstack.tasks import task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
-    """The result of applying, or with `check` of the plan: the paths created, changed and removed, sorted."""
+    """The sorted paths that were created, changed and removed. With `check`, nothing was written."""
 
     patch_count: int
     created: tuple[str, ...]
@@ -36,11 +39,14 @@ class Materialized:
 
 @task("applying the series")
 def materialize(series: Series, directory: Path, *, check: bool = False, strip: int | None = None) -> Materialized:
-    """Apply a series to the files of a directory (a plain one or a work tree's root; no index is touched).
+    """Apply a series to the files of a directory.
 
-    Raises `UsageError` for a directory that cannot be used, `NotHeldError` if a patch does not apply; then nothing was
-    written. Files are replaced one by one, with a journal: the next run completes a killed one. `strip` is the N of `-p
-    N`.
+    The directory is a plain one or the root of a work tree. No index is touched. `strip` is the N of `-p N`.
+
+    Files are replaced one by one, with a journal. After an interruption, the next run completes the journal.
+
+    Raises `UsageError` for a directory that cannot be used, and `NotHeldError` if a patch does not apply. Nothing is
+    written in these cases.
     """
     if not directory.is_dir():
         raise BadPath(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
@@ -69,7 +75,7 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
 
 
 def _read_ground(objects: Objects, series: Series, directory: Path, strip: int | None) -> tuple[Series, str]:
-    """Return the series with names for -p1, and a tree of the files that it names."""
+    """Return the series with names for -p1, and a tree of the files that the series names."""
     texts = [patch.data or b"" for patch in series.patches]
     if strip is None and not all(map(looks_usual, texts)):
         anywhere = {path for data in texts for depth in range(deepest(data) + 1) for path in named_at(data, depth)}
@@ -83,7 +89,10 @@ def _read_ground(objects: Objects, series: Series, directory: Path, strip: int |
 def _compute(
     objects: Objects, series: Series, base: str, directory: Path
 ) -> tuple[tuple[Link, ...], list[PathChange], list[Change]]:
-    """Apply the series to a tree of the directory's files, in memory. Raises `NotHeldError` if it does not apply."""
+    """Apply the series in memory to a tree of the directory's files.
+
+    Raises `NotHeldError` if it does not apply.
+    """
     with Applier(objects, base) as applier:
         links = apply_series(applier, series)
         failed = next((link for link in links if not link.applied), None)
@@ -100,7 +109,7 @@ def _compute(
 
 
 def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
-    """Return a tree of the files at the given paths, and of anything in their way."""
+    """Return a tree of the files at the given paths, and of existing files that are in their way."""
     tree = TreeOverlay(objects, EMPTY_TREE)
     for path in sorted(paths):
         parts = path.split(b"/")
@@ -116,8 +125,8 @@ def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
                 tree.put(part, mode, oid)
                 break
             if depth == len(parts):
-                # A patch may create a file at this directory's path. Its contents are in the way unless the series
-                # removes them; later rounds read only what the series names.
+                # A patch may create a file at the path of this directory. The contents are in the way unless the series
+                # removes them. Later rounds read only files that the series names.
                 for other in _files_below(os.path.join(os.fsencode(directory), part)):
                     tree.put(part + b"/" + other, FILE, objects.add("blob", b""))
     return tree.write()
@@ -130,7 +139,7 @@ def _files_below(directory: bytes) -> Iterator[bytes]:
 
 
 def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
-    """Return mode and blob of the file at a path on disk, without following links."""
+    """Return the mode and blob of a file on disk, without following links."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -138,13 +147,13 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
         if stat.S_ISDIR(status.st_mode):
             return DIRECTORY, EMPTY_TREE
         if not stat.S_ISREG(status.st_mode):
-            return FILE, objects.add("blob", b"")  # a device or pipe has nothing to read, but it is in the way
+            return FILE, objects.add("blob", b"")  # a device or pipe has no content, but it is in the way
         with open(path, "rb") as file:
             return EXECUTABLE if status.st_mode & 0o100 else FILE, objects.add("blob", file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # not a path, only text that looks like one
+        if error.errno == errno.ENAMETOOLONG:  # text that looks like a path, but is none on this system
             return None
         raise InputUnreadable(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
 

@@ -1,4 +1,7 @@
-"""Recreate the fork branch from pin + series + lock alone, with the same commit ids, in a repository or a work tree."""
+"""Recreate the fork branch with the same commit ids, in a repository or a work tree.
+
+Only the pin, the series and the lock are needed.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +28,29 @@ from patchstack.tasks import task
 
 
 class Destination(Protocol):
-    """Receives a branch: first its objects, then its name and files. `borrows` is whether it uses objects of other
-    repositories, some of which may be missing."""
+    """The target of a recreated branch. It receives first the objects, then the branch name and the files.
+
+    `borrows` is true if it uses objects of other repositories, some of which may be missing.
+    """
 
     borrows: ClassVar[bool]
 
     def make(self, branch: str, head: str, base: str) -> Path:
-        """Prepare for `branch`, which will be at `head` above `base`. Return the directory for its objects."""
+        """Prepare for `branch`, which will point at `head`, a descendant of `base`.
+
+        Return the directory for its objects.
+        """
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Create the branch after its objects were written, and its work tree without the `absent` files."""
+        """Create the branch after its objects were written. Create its work tree without the `absent` files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRepository:
-    """A new repository that borrows upstream's objects from the directories `borrowed`, as `git clone --shared`
-    does."""
+    """A new repository that borrows upstream's objects, as `git clone --shared` does.
+
+    `borrowed` lists the object directories.
+    """
 
     borrows: ClassVar[bool] = True
     directory: Path
@@ -48,7 +58,7 @@ class NewRepository:
     borrowed: Sequence[Path]
 
     def make(self, branch: str, head: str, base: str) -> Path:
-        """Make the repository, with `upstream` as a remote."""
+        """Create the repository, with `upstream` as a remote."""
         self.directory.mkdir(parents=True, exist_ok=True)
         change(self.directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
         change(self.directory, "config", "remote.upstream.url", shown_url(self.upstream))
@@ -67,8 +77,11 @@ class NewRepository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTreeOf:
-    """A new work tree of a repository that has the pin. Only the branch is created in it. A branch of that name at a
-    different commit is refused, with the hint `way_out`."""
+    """A new work tree of a repository that has the pin.
+
+    Only the branch is created in the repository. If a branch of that name exists at a different commit, it is refused
+    with the hint `way_out`.
+    """
 
     borrows: ClassVar[bool] = False
     directory: Path
@@ -95,7 +108,7 @@ class WorkTreeOf:
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Create the work tree, and the branch if it does not exist yet; both or neither."""
+        """Create the work tree and, if it does not exist yet, the branch. If one fails, neither is created."""
         ref = f"refs/heads/{branch}"
         ours = not git.read(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:
@@ -119,13 +132,13 @@ class WorkTreeOf:
 
 
 def refuse_name(branch: str) -> None:
-    """Raise `UsageError` for a name that no branch may have."""
+    """Raise `UsageError` for a name that git does not allow for a branch."""
     if branch.startswith("-") or not git.read(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
         raise BadValue(f"{branch!r} is not a valid branch name", hint="--branch NAME")
 
 
 def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
-    """Make a work tree sparse, without these files."""
+    """Make a work tree sparse so that it does not contain these files."""
     change(directory, "config", "core.sparseCheckout", "true")
     change(directory, "config", "core.sparseCheckoutCone", "false")
     patterns = [b"!/" + re.sub(rb"([\\*?\[]| \Z)", rb"\\\1", path) for path in paths]
@@ -144,8 +157,11 @@ def change(directory: Path, *args: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOut:
-    """A recreated branch: its head, and its number of commits above the pin. `left_out` are files of the head whose
-    contents are missing: the work tree is sparse without them."""
+    """A recreated branch.
+
+    It has the head and the number of commits since the pin. `left_out` are files of the head whose contents are
+    missing. The work tree is sparse and does not contain them.
+    """
 
     directory: Path
     branch: str
@@ -168,14 +184,15 @@ def check_out(
     files: bool = True,
     worktree_of: Path | None = None,
 ) -> CheckedOut:
-    """Create a repository with the fork's branch, up to the patch `at`, a number or name; `branch` is its name. Without
-    a lock the commits are made from the patches' mails.
+    """Create a repository with the fork's branch, up to the patch `at`, which is a number or name.
 
-    The repository borrows the upstream's objects (as `git clone --shared` does) and gets only what the series adds.
-    With `worktree_of` the branch and a work tree are created in a repository that has the pin. Everything is recreated
-    and checked in memory first. Raises `UsageError` for a directory that is not empty or a branch that cannot be
-    created, `ConfigError` for a lock without commits, `NotHeldError` if series and lock do not give the recorded
-    commits.
+    `branch` is the name of the branch. Without a lock, the commits are made from the mails of the patches. The
+    repository borrows upstream's objects (as `git clone --shared` does) and receives only the objects that the series
+    adds. With `worktree_of`, the branch and a work tree are created in a repository that has the pin. Everything is
+    first recreated and checked in memory.
+
+    Raises `UsageError` for a directory that is not empty, or a branch that cannot be created. Raises `ConfigError` for
+    a lock without commits, and `NotHeldError` if series and lock do not give the recorded commits.
     """
     refuse_occupied(directory)
     refuse_name(branch)
@@ -208,11 +225,12 @@ def check_out(
 
 
 def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
-    """Put only the newest commit of a recreated branch on the pin, three-way, on a separate branch. `which` is the
-    number or name of the last patch.
+    """Apply only the newest commit of a recreated branch to the pin, three-way, on a separate branch.
 
-    Raises `NotHeldError` with the conflicting files if it depends on an earlier patch. The repository then stays at the
-    recreated branch.
+    `which` is the number or name of the last patch.
+
+    Raises `NotHeldError` with the conflicting files if the commit depends on an earlier patch. The repository then
+    stays at the recreated branch.
     """
     branch = f"{made.branch.removesuffix(f'-at-{which}')}-patch-{which}"
     begun = git.write(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
@@ -239,8 +257,13 @@ _COMMITTER = ("-c", "user.name=patchstack", "-c", "user.email=patchstack@localho
 
 
 def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | None]) -> list[tuple[str, bytes]]:
-    """Return the commits of the lock after checking each: its bytes hash to its id, its tree is what its patch gives,
-    and its parent is the commit before. Raises `NotHeldError` with all complaints."""
+    """Return the commits of the lock after checking each.
+
+    The hash of the bytes must be the id, the tree must be the tree that the patch produces, and the parent must be the
+    previous commit.
+
+    Raises `NotHeldError` with all complaints.
+    """
     held = {patch.file: patch for patch in lock.patches}
     problems: list[str] = []
     commits: list[tuple[str, bytes]] = []
@@ -278,7 +301,10 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
 
 
 def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> list[tuple[str, bytes]]:
-    """Return a commit for every patch, as `git am` would create it. Raises `NotHeldError` with all complaints."""
+    """Return a commit for every patch, as `git am` would create it.
+
+    Raises `NotHeldError` with all complaints.
+    """
     problems: list[str] = []
     commits: list[tuple[str, bytes]] = []
     parent = base.oid
@@ -301,7 +327,7 @@ def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> l
 
 
 def added_objects(objects: Objects, base: str, trees: Sequence[str]) -> Iterator[str]:
-    """Yield every tree and blob that the series adds to the pin, each once."""
+    """Yield every tree and blob that the series adds to the pin, without repetition."""
     seen = {base}
     before = base
     for tree in trees:
@@ -330,8 +356,10 @@ def _new_below(objects: Objects, old: str, new: str, seen: set[str]) -> Iterator
 
 
 def absent_files(objects: Objects, tree: str) -> list[bytes]:
-    """Return the files of a tree whose contents are not available: a partial clone may lack files that no patch
-    touches."""
+    """Return the files of a tree whose contents are not available.
+
+    A partial clone may lack files that no patch touches.
+    """
     blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
     objects.want(blobs.values())
     missing = frozenset(objects.missing(blobs.values()))

@@ -1,6 +1,7 @@
-"""Copy a series in its other form: an anchored series with context, for reading and for `git am`; or the reverse.
+"""Copy a series in its other form.
 
-The copy is made from pin, series and lock alone, as a checkout is. The mirror itself is not touched.
+An anchored series gets context, for readers and for `git am`. A series with context becomes anchored. The copy is made
+only from the pin, the series and the lock, as for a checkout. The mirror itself is not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from patchstack.series.verify.prefix_trees import apply_series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A copy that was written: its directory, the files in order, and their tree, which is that of the series."""
+    """A copy that was written.
+
+    It has the directory, the files in order, and the tree that they produce, which equals the tree of the series.
+    """
 
     directory: Path
     files: tuple[str, ...]
@@ -42,10 +46,12 @@ def copy_series(
     anchored: bool,
     context: int = 3,
 ) -> Copied:
-    """Write the series' patches, in the given form and under their own numbers, to a new directory.
+    """Write the series' patches to a new directory in the given form, with unchanged numbers.
 
-    Raises `UsageError` for a directory that is not empty, and what `check_out` raises if series and lock do not give
-    the recorded commits. The copy is published only after its tree was compared with the series'.
+    The copy is published only after its tree was compared with the tree of the series.
+
+    Raises `UsageError` for a directory that is not empty, and the errors of `check_out` if series and lock do not give
+    the recorded commits.
     """
     refuse_occupied(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +70,7 @@ def copy_series(
         copied = load_series(drafted, series.name)
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, copied)]
-        if given != [commit.tree for commit in commits]:  # proven above to be the series' tree
+        if given != [commit.tree for commit in commits]:  # shown above to equal the tree of the series
             raise PatchesNotConverted("the copy's tree would differ from the series'; nothing was written")
         put_in_place(drafted, directory)
     return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=given[-1])

@@ -1,4 +1,4 @@
-"""Find the settings of a new workspace: pin and name, from a fork or a directory of patches."""
+"""Find the settings of a new workspace, the pin and the name, from a fork or a directory of patches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from patchstack.workspace import SeriesConfig, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The settings of a series, with the pin's commit, the number of commits above it or of patches, and how the pin
-    was found."""
+    """The settings of a series.
+
+    It has the commit of the pin, and how the pin was found. The count is the number of commits since the pin, or of
+    patches.
+    """
 
     config: SeriesConfig
     pin: Commit
@@ -40,10 +43,12 @@ def from_fork(
     name: str | None,
     patches: Path | None,
 ) -> Found:
-    """Return a series from a fork branch. The default pin is the merge base with upstream's HEAD or, without an
-    upstream, with upstream's branch in the fork's clone.
+    """Return the settings of a series from a fork branch.
 
-    Raises `UsageError` if the pin cannot be found, and what opening and walking the fork raises.
+    The default pin is the merge base with upstream's HEAD. Without an upstream, it is the merge base with upstream's
+    branch in the fork's clone.
+
+    Raises `UsageError` if the pin cannot be found, and the errors of opening and walking the fork.
     """
     if is_url(fork):
         raise CloneNeeded("init reads only a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
@@ -71,7 +76,10 @@ def from_fork(
 
 @task("reading the patches")
 def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: str | None) -> Found:
-    """Return a series from a directory of patch files. Raises what loading and opening raise."""
+    """Return the settings of a series from a directory of patch files.
+
+    Raises the errors of loading and opening.
+    """
     series = load_series(patches, name or series_name(patches.resolve().name))
     sources = open_sources(cache, upstream=upstream, pin=pin, series=series)
     config = SeriesConfig(
@@ -87,13 +95,13 @@ def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: 
 
 
 def series_name(text: str) -> str:
-    """Return a series name from a branch or directory name."""
+    """Return a name for the series that is made from the name of a branch or directory."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.rsplit("/", 1)[-1]).strip("-.")
     return name or "series"
 
 
 def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, str]:
-    """Return the commit at which the fork diverges from upstream, and a phrase for how it was found."""
+    """Return the commit at which the fork diverges from upstream, and a phrase that tells how it was found."""
     objects = Objects()
     objects.add_directory(fork.object_directory, fork.name)
     head = fork.resolve_commit(ref, "fork ref", objects)
@@ -134,6 +142,9 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
 
 
 def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
-    """Run `git merge-base` over two repositories, in a temporary one that borrows from both. Only reads."""
+    """Run `git merge-base` over two repositories.
+
+    It runs in a temporary repository that borrows the objects of both. Nothing is written to them.
+    """
     with bare_repository((one.object_directory, other.object_directory)) as root:
         return git.read(root, "merge-base", head, their_head)

@@ -34,7 +34,7 @@ from patchstack.workspace import LintPolicy, SeriesConfig, Waiver
 
 
 class Change(StrEnum):
-    """The action of an export on one file."""
+    """The effect of an export on one file."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -45,8 +45,10 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """One file of the series after the export, or before it if removed. `was` is the earlier name of the patch with
-    that number."""
+    """One file of the series after the export, or before it if the file is removed.
+
+    `was` is the earlier name of the patch with the same number.
+    """
 
     file: str
     change: Change
@@ -56,8 +58,11 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """The planned writes of an export. `projected` is the new series; its `tree` was proven equal to the fork head's.
-    `made_from` is the earlier `lock_digest`."""
+    """The planned writes of an export.
+
+    `projected` is the new series. Its `tree` was shown to equal the tree of the fork head. `made_from` is the
+    `lock_digest` before the export.
+    """
 
     series: str
     directory: Path
@@ -75,7 +80,7 @@ class ExportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPolicy:
-    """How to write a series: lines of context, anchored or not, and the lint rules with their waivers."""
+    """The settings for writing a series: lines of context, anchored or not, and the lint rules with their waivers."""
 
     context: int = 3
     anchored: bool = False
@@ -104,8 +109,10 @@ def plan_export(
     parking: Mapping[int, str] | None = None,
     memory: FormatMemory | None = None,
 ) -> ExportPlan:
-    """Plan the series of a fork branch, and prove it. `memory` knows patches that git need not write again. `parking`
-    maps the numbers of patches to park to the reasons. A parked patch stays parked unless the branch has it again.
+    """Plan the series of a fork branch, and prove that it produces the tree of the fork.
+
+    `memory` knows the patches that git does not have to write again. `parking` gives a reason for each number of a
+    patch to park. A parked patch stays parked unless the branch contains it again.
 
     Raises `NotHeldError` with all complaints of a kind at once: merges, empty commits, edits by hand that would be
     lost, too few free numbers, commits that the series could not recreate. Writes nothing.
@@ -130,7 +137,8 @@ def plan_export(
         anchored=policy.anchored,
         known=memory.recall(fork.commits, old) if memory else None,
     ) as patches:
-        # While git writes the patches, do the work that needs none of them; then process each when it is ready.
+        # While git writes the patches, do the work that does not need them. Then process each patch as soon as it is
+        # ready.
         complaints = path_complaints(objects, base, fork.commits, policy.lint or LintPolicy())
         unproven = _unproven(objects, base, patches.written(), anchored=policy.anchored)
         formatted = tuple(patches.written())
@@ -175,9 +183,11 @@ def plan_export(
 
 @task("writing the series")
 def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> None:
-    """Write a planned export in one atomic step. `decided` is called just before that step.
+    """Write a planned export in one atomic step.
 
-    Raises `NotHeldError` if the lock was changed since the plan was made, and what `replace_files` raises.
+    `decided` is called just before that step.
+
+    Raises `NotHeldError` if the lock was changed since the plan was made, and the errors of `replace_files`.
     """
 
     def ready() -> None:
@@ -192,7 +202,7 @@ def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> N
 
 
 def lock_digest(directory: Path) -> str:
-    """Return the SHA-256 of a series' lock file; empty if it has none."""
+    """Return the SHA-256 of a series' lock file. Return an empty text if the series has no lock."""
     try:
         return hashlib.sha256(read_regular(directory / FILE_NAME)).hexdigest()
     except FileNotFoundError:
@@ -202,7 +212,7 @@ def lock_digest(directory: Path) -> str:
 
 
 def check_unchanged(directory: Path, digest: str) -> None:
-    """Raise `NotHeldError` if the digest of a series' lock file has changed."""
+    """Raise `NotHeldError` if the lock file no longer has this digest."""
     if lock_digest(directory) != digest:
         raise ExportRefused(
             f"{directory / FILE_NAME} was changed by another program; nothing was written",
@@ -223,16 +233,16 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
         before = commit.tree
     if problems:
         raise ExportRefused(
-            "not every commit of the fork can be a patch",
+            "some commits of the fork cannot become patches",
             problems=problems,
-            hint="rebase the fork onto the pin: one commit is one patch, and each changes something",
+            hint="rebase the fork onto the pin, without merges and empty commits",
         )
 
 
 def path_complaints(
     objects: Objects, base: Commit, commits: Sequence[Commit], policy: LintPolicy
 ) -> list[tuple[int, str]]:
-    """Return what the path policy forbids in the commits: the commit's position, and the complaint."""
+    """Return the commits that the path policy forbids: the position of each commit, and the complaint."""
     pin = TreeOverlay(objects, base.tree)
     complaints = []
     before = base.tree
@@ -253,7 +263,7 @@ def _refuse_paths(
     numbers: Sequence[int],
     waivers: Sequence[Waiver],
 ) -> None:
-    """Raise `NotHeldError` for commits that touch forbidden paths and are not waived."""
+    """Raise `NotHeldError` for commits that touch forbidden paths without a waiver."""
     waived = {waiver.patch for waiver in waivers if waiver.rule == paths.ID}
     problems = [
         f"{commits[place].oid[:12]} ({commits[place].subject}), patch {numbers[place]:04d}: {complaint}"
@@ -269,7 +279,7 @@ def _refuse_paths(
 
 
 def _existing(directory: Path, name: str) -> Series:
-    """Return the existing series; an empty one if it has no patches yet."""
+    """Return the existing series. It is empty if there are no patches yet."""
     if (directory / QUILT).is_file():
         raise NotAMirror(
             f"{directory} has a quilt series file, which export would not keep",
@@ -293,7 +303,7 @@ _FOREIGN = {State.DIVERGES, State.STRAY, State.CONFLICT, State.MISSING_FILE, Sta
 
 
 def _not_of_the_fork(objects: Objects, old: Series, base: Commit, fork: ForkHistory) -> list[str]:
-    """Return the patches that differ from the fork, in a series that was never exported."""
+    """Return the patches that differ from the fork, for a series that was never exported."""
     if not old.patches:
         return []
     found = verify(objects, old, base, Expectation(fork=fork), keep_going=True)
@@ -301,7 +311,7 @@ def _not_of_the_fork(objects: Objects, old: Series, base: Commit, fork: ForkHist
 
 
 def _edited(old: Series, lock: Lock) -> list[str]:
-    """Return the files that differ from those of the last export."""
+    """Return the files that were changed since the last export."""
     digests = {patch.file: patch.sha256 for patch in lock.patches}
     problems = []
     for patch in old.patches:
@@ -314,8 +324,10 @@ def _edited(old: Series, lock: Lock) -> list[str]:
 
 
 def _known(old: Series, lock: Lock | None) -> list[Known]:
-    """Return the patches of the last export, from the lock and the files. A patch whose file is missing keeps its
-    number."""
+    """Return the patches of the last export, read from the lock and the files.
+
+    A patch whose file is missing keeps its number.
+    """
     locked = {patch.file: patch for patch in lock.patches} if lock else {}
     ids = iter(patch_ids([patch.data or b"" for patch in old.patches if patch.file not in locked]))
     known = []
@@ -344,8 +356,11 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
 
 
 def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], *, anchored: bool) -> list[str]:
-    """Return complaints about commits that could not be recreated: a patch does not give its tree, or a commit's parent
-    is not the commit before. Consumes the patches as they are written."""
+    """Return complaints about commits that could not be recreated.
+
+    The patch of such a commit does not produce its tree, or its parent is not the previous commit. Consumes the patches
+    as they are written.
+    """
     problems = []
     parent = base.oid
     with Applier(objects, base.tree) as applier:
@@ -368,7 +383,10 @@ def _stable_ids(
     lock: Lock | None,
     formatted: Sequence[FormattedCommit],
 ) -> list[str]:
-    """Return the stable id of every patch: its earlier id, or a new one made from its first commit."""
+    """Return the stable id of every patch.
+
+    It is the id from the lock. A new patch gets an id that is made from its first commit.
+    """
     by_number = {number_of(entry.file): entry.id for entry in (*lock.patches, *lock.parked)} if lock else {}
     ids = []
     for old, one in zip(known_of, formatted, strict=True):
@@ -416,8 +434,12 @@ def _lock(
 def _parked(
     old: Series, lock: Lock | None, reasons: Mapping[int, str], numbers: Sequence[int]
 ) -> tuple[ParkedPatch, ...]:
-    """Return the patches that are parked after the export, by number: those that were and those to park now, unless the
-    new series has them. Raises `NotHeldError` for a patch that is not in the lock."""
+    """Return the patches that are parked after the export, by number.
+
+    These are the patches that are parked already and those to park now, except patches that the new series contains.
+
+    Raises `NotHeldError` for a patch that is not in the lock.
+    """
     if lock is None or not reasons:
         return ()
     texts = {patch.file: patch.data or b"" for patch in old.patches}

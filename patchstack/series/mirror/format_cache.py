@@ -1,7 +1,7 @@
-"""Remember in our cache which patch git wrote for a commit, to avoid formatting it again.
+"""Remember which patch git wrote for a commit, to avoid formatting it again.
 
-Only digests are kept. A patch file is reused if it still has the bytes that git wrote for that commit with these
-options. Files of the series, such as its lock, are not trusted for this.
+The cache has only digests. A patch file is reused if it still has the bytes that git wrote for that commit with the
+same options. Files of the series, such as its lock, are not trusted for this.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from patchstack.series.files.directory import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatMemory:
-    """The memory of one fork and one set of format options. `root` is our cache directory; if it is not writable,
-    nothing is remembered."""
+    """The memory of one fork and one set of format options.
+
+    `root` is patchstack's cache directory. If it is not writable, nothing is remembered.
+    """
 
     path: Path
 
@@ -36,7 +38,7 @@ class FormatMemory:
         )
 
     def recall(self, commits: Sequence[Commit], series: Series) -> dict[str, FormattedCommit]:
-        """Return the commits, by id, whose patch is a file of the series, byte for byte."""
+        """Return the commits whose patch is already a file of the series, byte for byte. The result is by commit id."""
         kept = self._read()
         texts = {hashlib.sha256(patch.data).hexdigest(): patch.data for patch in series.patches if patch.data}
         found = {}

@@ -1,4 +1,7 @@
-"""Match commits with the patches of the last export and assign numbers. A number is never changed or reused."""
+"""Match commits with the patches of the last export, and assign numbers.
+
+A number is never changed or reused.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _CLEARLY = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A patch of the last export: number, the commit it was made from (if known), git's patch-id, subject, and text."""
+    """A patch of the last export.
+
+    It has the number, the commit that it was made from (if known), git's patch-id, the subject, and the text.
+    """
 
     number: int
     commit: str
@@ -36,15 +42,22 @@ class Coming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The index of the known patch for every commit, None for a new one; and the cases that could not be decided."""
+    """The result of matching.
+
+    For every commit, it has the index of its known patch, or None for a new commit. It also lists the cases that could
+    not be decided.
+    """
 
     known_of: tuple[int | None, ...]
     ambiguous: tuple[str, ...]
 
 
 def identify(known: Sequence[Known], coming: Sequence[Coming], same: Mapping[int, str] | None = None) -> Identity:
-    """Pair commits with known patches: by `same` (number to commit id), by commit id, by patch-id, by subject, and last
-    by the similarity of their changed lines. Only unambiguous pairs are made."""
+    """Pair commits with known patches.
+
+    The criteria are, in order: `same` (number to commit id), commit id, patch-id, subject, and the similarity of
+    changed lines. Only unambiguous pairs are made.
+    """
     known_of: list[int | None] = [None] * len(coming)
     free = set(range(len(known)))
 
@@ -82,7 +95,10 @@ def _by_likeness(
     free: set[int],
     pair: Callable[[int, int], None],
 ) -> list[str]:
-    """Pair the rest by their share of common changed lines, if a pair is clearly the best for both sides."""
+    """Pair the remaining commits and patches by their share of common changed lines.
+
+    A pair is made only if it is clearly the best for both sides.
+    """
     old_lines = {i: changed_lines(known[i].data) for i in free}
     new_lines = {i: changed_lines(c.data) for i, c in enumerate(coming) if known_of[i] is None}
     scores = {(n, o): _likeness(new_lines[n], old_lines[o]) for n in new_lines for o in old_lines}
@@ -111,7 +127,7 @@ def _by_likeness(
 
 
 def changed_lines(data: bytes) -> Counter[bytes]:
-    """Count the lines that a patch adds or removes, with their signs; blank lines are not counted."""
+    """Count each line that a patch adds or removes, with its sign. Blank lines are not counted."""
     lines = (line for file in read_text(data).files for line in file.lines)
     return Counter(line.sign + line.text for line in lines if line.sign != b" " and line.text.strip())
 
@@ -126,8 +142,10 @@ def assign_numbers(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return an ascending number for every commit, and all numbers that are retired afterwards.
 
-    A commit of a known patch keeps its number, unless it moved. A new or moved one takes a number from the middle of
-    its gap, or continues after the last. Raises `NotHeldError` with the gaps that are too small.
+    The commit of a known patch keeps its number unless the commit was moved. A new or moved commit gets a number from
+    the middle of its gap, or the next number after the last patch.
+
+    Raises `NotHeldError` with the gaps that are too small.
     """
     kept = _rising([None if old is None else known[old].number for old in known_of])
     taken = set(retired) | {patch.number for patch in known}
@@ -168,7 +186,7 @@ def assign_numbers(
 
 
 def _rising(numbers: Sequence[int | None]) -> list[int | None]:
-    """Return the numbers, with None for those outside the longest ascending subsequence."""
+    """Return the numbers of the longest ascending subsequence, and None in place of all others."""
     best: list[list[int]] = []
     for index, number in enumerate(numbers):
         if number is None:
@@ -185,8 +203,10 @@ def _longest(runs: list[list[int]]) -> list[int]:
 
 
 def _spread(free: list[int], count: int) -> list[int]:
-    """Return `count` of the free numbers, evenly spaced to leave room for later insertions; an empty list if there are
-    too few."""
+    """Return `count` of the free numbers, evenly spaced to leave room for later insertions.
+
+    Return an empty list if there are too few.
+    """
     if len(free) < count:
         return []
     return [free[(2 * i + 1) * len(free) // (2 * count)] for i in range(count)]

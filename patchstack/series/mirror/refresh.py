@@ -1,4 +1,7 @@
-"""Refresh a series: write a copy in which patches that need fuzz get the files' actual context. The originals stay."""
+"""Refresh a series by writing a copy.
+
+In the copy, patches that need fuzz get the actual context of the files. The original files stay unchanged.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ from patchstack.tasks import task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzyHunk:
-    """A hunk that was applied with fuzz: its file, its number from 1, and its line in the file."""
+    """A hunk that was applied with fuzz.
+
+    It has the file, the number of the hunk, from 1, and its line in the file.
+    """
 
     path: str
     hunk: int
@@ -38,8 +44,11 @@ class FuzzyHunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshedFile:
-    """One patch of the copy: its name, the original's name, and the hunks that needed fuzz (none if it is
-    unchanged)."""
+    """One patch of the copy.
+
+    It has the name, the name of the original, and the hunks that needed fuzz. Without such hunks, the patch was copied
+    unchanged.
+    """
 
     file: str
     original: str
@@ -48,7 +57,10 @@ class RefreshedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
-    """A copy that was written. Its tree, applied without fuzz, is that of the originals with fuzz."""
+    """A copy that was written.
+
+    Applied without fuzz, it produces the same tree as the originals with fuzz.
+    """
 
     directory: Path
     files: tuple[RefreshedFile, ...]
@@ -70,10 +82,13 @@ class _Step:
 
 @task("refreshing the patches")
 def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> Refreshed:
-    """Write the series to a new directory. Patches that need a fuzz of up to 2 get the context of the actual files.
+    """Write the series to a new directory.
 
-    Raises `UsageError` for a directory that is not empty, `NotHeldError` with all patches that do not apply with fuzz
-    or have no context; nothing was written then. The copy is published only after it was applied strictly.
+    Patches that need a fuzz of up to 2 get the actual context of the files. The copy is published only after it was
+    applied strictly.
+
+    Raises `UsageError` for a directory that is not empty. Raises `NotHeldError` with all patches that have no context
+    or do not apply even with fuzz. Nothing is written in these cases.
     """
     refuse_occupied(directory)
     names = [refreshed_name(patch.file) for patch in series.patches]
@@ -109,7 +124,10 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
 
 
 def _steps(applier: Applier, series: Series) -> list[_Step]:
-    """Apply each patch to the tree before it and return the steps. Raises `NotHeldError` with all that do not apply."""
+    """Apply each patch to the tree before it, and return the steps.
+
+    Raises `NotHeldError` with all patches that do not apply.
+    """
     steps: list[_Step] = []
     problems: list[str] = []
     for patch in series.patches:
@@ -140,8 +158,10 @@ def _problems(applier: Applier, patch: PatchFile, outcome: Outcome) -> list[str]
 
 
 def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
-    """Apply a whole patch with fuzz and return the hunks that needed some; None, with nothing applied, if it does not
-    fit."""
+    """Apply a whole patch with fuzz, and return the hunks that needed fuzz.
+
+    Return None if the patch does not fit. Then nothing was applied.
+    """
     found: list[FuzzyHunk] = []
     edits: list[tuple[PatchedFile, int, bytes]] = []
     files = read_text(data).files
@@ -163,8 +183,10 @@ def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
 
 
 def _edit(applier: Applier, file: PatchedFile, found: list[FuzzyHunk]) -> tuple[int, bytes] | None:
-    """Return the mode and content that one diff gives, None if it does not fit. Adds hunks that needed fuzz to
-    `found`."""
+    """Return the mode and content that one diff produces. Return None if it does not fit.
+
+    Hunks that needed fuzz are added to `found`.
+    """
     overlay, path = applier.overlay, file.path
     if file.binary or any(overlay.obstacle(name) is not None for name in (file.old, file.new) if name is not None):
         return None

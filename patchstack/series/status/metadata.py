@@ -11,7 +11,7 @@ from patchstack.series.files.directory import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMetadata:
-    """One patch and the values of the trailers patchstack knows, by name (`switch`, `default`, …)."""
+    """One patch, and the values of the trailers that patchstack knows, by name (`switch`, `default`, …)."""
 
     file: str
     number: int | None
@@ -19,12 +19,15 @@ class PatchMetadata:
     values: Mapping[str, tuple[str, ...]]
 
     def told(self, name: str) -> str:
-        """Return the values of a trailer joined into one text; empty if there are none."""
+        """Return the values of a trailer joined into one text. The text is empty if there are no values."""
         return ", ".join(self.values.get(name, ()))
 
 
 def read_metadata(series: Series) -> tuple[PatchMetadata, ...]:
-    """Return the metadata of every patch, in order. Reads only the patch files. Does not raise."""
+    """Return the metadata of every patch, in order.
+
+    Reads only the patch files. Does not raise.
+    """
     return tuple(
         PatchMetadata(
             file=patch.file,

@@ -1,4 +1,4 @@
-"""Decide the next step for a series, as a pure function of its state."""
+"""Decide the next step for a series. The decision depends only on the series' state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patchstack.workspace import is_url
 
 
 class MirrorWord(StrEnum):
-    """Whether pin + series = fork."""
+    """The result of comparing pin + series with the fork."""
 
     HOLDS = "holds"
     DIFFERS = "does not hold"
@@ -19,7 +19,7 @@ class MirrorWord(StrEnum):
 
 
 class LockWord(StrEnum):
-    """What the lock belongs to."""
+    """The relation of the lock to the fork and the pin."""
 
     CURRENT = "current"
     STALE = "stale"
@@ -30,9 +30,12 @@ class LockWord(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The inputs of the decision. `way_out` is the hint of the fork's error; `off_pin` is whether the fork does not
-    descend from the pin; `drift` are the kinds of `Drift`; `dropped` names the patches without a commit in a fork whose
-    commits all belong to other patches."""
+    """The inputs of the decision.
+
+    `way_out` is the hint of the fork's error. `off_pin` is true if the fork does not descend from the pin. `drift` has
+    the kinds of `Drift`. `dropped` names the patches that have no commit, if each commit of the fork belongs to another
+    patch.
+    """
 
     series: str
     pin: str
@@ -54,12 +57,12 @@ class Situation:
 
 NOTHING = "nothing to do"
 _DROPPED = frozenset({"ahead", "stray"})
-"""The kinds of drift that result from a commit dropped from the fork."""
+"""The kinds of drift that result if a commit was dropped from the fork."""
 _LOST_BY_EXPORT = _DROPPED | {"edited"}
 
 
 def next_step(now: Situation) -> str:
-    """Return the next step as a sentence with the command."""
+    """Return the next step as a sentence that includes the command."""
     export, look = _export(now), f"patchstack verify {now.series} --keep-going"
     if now.way_out is not None:
         if now.off_pin and now.fork and now.lock is LockWord.OTHER_PIN and now.lock_pin and not is_url(now.fork):

@@ -1,4 +1,7 @@
-"""The status of a series: pin, fork, mirror, lock, lint, numbers, surface, and the next step."""
+"""The status of a series.
+
+It has the pin, fork, mirror, lock, lint result, numbers, surface, and the next step.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,11 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A configured series, opened and verified as by `patchstack verify`. Errors of fork and lock are stored, not
-    raised. `verification` is None for a series without patches, before its first export. `links` are the results of
-    applying the patches."""
+    """A configured series that was opened and verified as by `patchstack verify`.
+
+    Errors of fork and lock are stored, not raised. `verification` is None for a series that has no patches because it
+    was never exported. `links` are the results of applying the patches.
+    """
 
     config: SeriesConfig
     series: Series
@@ -45,7 +50,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """The pin: its commit time, and its age in whole days."""
+    """The pin, with its commit time and its age in whole days."""
 
     oid: str
     subject: str
@@ -55,9 +60,11 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkState:
-    """The fork's branch. `head` and `subject` are empty if unknown; `count` is the number of commits since the pin;
-    `from_lock` is whether these values come from the lock because the fork was not read; `problem` is why the fork
-    cannot be used."""
+    """The fork's branch.
+
+    `head` and `subject` are empty if unknown. `count` is the number of commits since the pin. `from_lock` is true if
+    these values come from the lock because the fork was not read. `problem` is the reason why the fork cannot be used.
+    """
 
     repository: str
     ref: str
@@ -70,8 +77,11 @@ class ForkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """The result of verify. `behind` counts the commits of the fork that the series lacks, `ahead` the patches that the
-    fork lacks; `problem` is the first problem found."""
+    """The result of verify.
+
+    `behind` is the number of fork commits that the series lacks. `ahead` is the number of patches that the fork lacks.
+    `problem` is the first problem found.
+    """
 
     word: MirrorWord
     applied_count: int
@@ -84,7 +94,10 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """The state of the series' lock. `pristine` is whether the patches are exactly those that the last export wrote."""
+    """The state of the series' lock.
+
+    `pristine` is true if the patches are exactly those that the last export wrote.
+    """
 
     word: LockWord
     pin: str | None
@@ -94,8 +107,11 @@ class LockState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """The numbers of a series. `gaps` are numbers below the highest that are neither used nor retired; `unnumbered`
-    counts files without a number."""
+    """The patch numbers of a series.
+
+    `gaps` are numbers below the highest that are neither used nor retired. `unnumbered` is the number of files without
+    a number.
+    """
 
     used: tuple[int, ...]
     gaps: tuple[int, ...]
@@ -105,8 +121,11 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesStatus:
-    """The full status of one series. `exit_code` is verify's; `patches` is None unless requested; `states` are verify's
-    states of the patches, by file."""
+    """The full status of one series.
+
+    `exit_code` is the exit status of verify. `patches` is None unless requested. `states` are the states of the patches
+    by verify, by file.
+    """
 
     series: str
     directory: Path
@@ -126,8 +145,10 @@ class SeriesStatus:
 
 
 def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> Examined:
-    """Open a series and verify it. Writes nothing. Raises what `load_series` raises (but not for a series with a fork
-    and no patches yet) and what opening upstream raises; `MissingObject` if a content is not available.
+    """Open a series and verify it. Writes nothing.
+
+    Raises the errors of `load_series`, except for a series with a fork that has no patches yet. Raises the errors of
+    opening upstream, and `MissingObject` if a content is not available.
     """
     series = _loaded(config)
     lock, lock_error = _lock(config.patches)
@@ -151,7 +172,10 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
 
 @task("reading the status")
 def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: bool = False) -> SeriesStatus:
-    """Return the status of one series; with `patches` also their metadata. Raises what `examine` raises."""
+    """Return the status of one series.
+
+    With `patches`, the metadata of the patches is included. Raises the errors of `examine`.
+    """
     found = examine(config, cache)
     checked, base = found.verification, found.sources.base
     mirror = _mirror(found)
@@ -178,7 +202,7 @@ def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: b
 
 
 def _loaded(config: SeriesConfig) -> Series:
-    """Return the series; an empty one if it has a fork and no patches yet."""
+    """Return the series. It is empty if there is a fork and there are no patches yet."""
     directory = config.patches
     empty = not directory.exists() or (directory.is_dir() and not has_patches(directory))
     if config.fork is not None and empty:
@@ -187,7 +211,10 @@ def _loaded(config: SeriesConfig) -> Series:
 
 
 def _opened(config: SeriesConfig, cache: Cache, series: Series) -> tuple[Sources, PatchstackError | None]:
-    """Return the sources. If only the fork cannot be opened, return them without it, with the error."""
+    """Return the sources.
+
+    If only the fork cannot be opened, return the sources without the fork, and the error.
+    """
     if config.expect != "fork":
         return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series), None
     try:
@@ -298,7 +325,10 @@ def _lock_state(found: Examined) -> LockState:
 
 
 def _not_as_locked(series: Series, lock: Lock) -> str:
-    """Return a complaint about the first patch that differs from the last export; empty if none does."""
+    """Return a complaint about the first patch that differs from the last export.
+
+    Return an empty text if all patches are unchanged.
+    """
     locked = {patch.file: patch.sha256 for patch in lock.patches}
     for patch in series.patches:
         digest = locked.pop(patch.file, None)
@@ -313,7 +343,7 @@ def _numbers(series: Series, lock: Lock | None) -> Numbers:
     used = tuple(sorted(patch.number for patch in series.patches if patch.number is not None))
     retired = lock.retired if lock else ()
     taken = {*used, *retired}
-    # Numbers may be dates, with many gaps: list gaps only if they are few compared with the numbers.
+    # Numbers may be dates, with many gaps. List gaps only if there are few in comparison to the numbers.
     span = range(1, used[-1] if used and used[-1] <= 10 * len(used) + 1000 else 1)
     return Numbers(
         used=used,
@@ -332,8 +362,11 @@ def _line(text: str) -> str:
 
 
 def _exit_code(found: Examined, mirror: Mirror) -> Exit:
-    """Return verify's exit status: 0 if the series holds, 1 if not, 3 if there is nothing to compare with; or the
-    error's."""
+    """Return the exit status of verify.
+
+    It is 0 if the series holds, 1 if not, and 3 if there is nothing to compare with. After an error, it is the exit
+    status of that error.
+    """
     if mirror.word is MirrorWord.HOLDS:
         return Exit.HOLDS
     if mirror.word is MirrorWord.DIFFERS:
@@ -368,8 +401,10 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
 
 
 def _dropped(checked: Verification | None) -> tuple[str, ...]:
-    """Return the numbers of patches without a commit, if all commits of the fork belong to other patches; else
-    empty."""
+    """Return the numbers of patches without a commit, if each commit of the fork belongs to another patch.
+
+    Return an empty result otherwise.
+    """
     if checked is None or checked.drift is None or any(row.state is State.UNMIRRORED for row in checked.rows):
         return ()
     return tuple(_label(row) for row in checked.rows if row.file is not None and row.fork_commit is None)

@@ -1,5 +1,7 @@
-"""Measure the surface of a series: its changes to upstream's files, and its own files. A pin bump must carry it
-over."""
+"""Measure the surface of a series: its changes to upstream's files, and its own files.
+
+This is what a pin bump must carry over.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,17 @@ from patchstack.git.patch.diff import Unsupported, parse_diffs
 from patchstack.git.patch.text import PatchedFile, read_text, unparsed_diff
 from patchstack.git.trees import PathChange, compare_trees, content
 
-_BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain a NUL (xdiff-interface.c)
+_BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain a NUL (xdiff-interface.c).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamFile:
-    """An upstream file that the series touches. `patches` are the labels of those patches, in order.
+    """An upstream file that the series touches.
 
-    The counts compare the whole series with the pin, without context: `hunks` changed places, `inserted` our lines in
-    the file, `changed` upstream's lines that were removed or changed. All are 0 for a binary file, and for a file that
-    a later patch restores.
+    `patches` are the labels of the patches that touch it, in order. The counts compare the whole series with the pin,
+    without context. `hunks` is the number of changed places. `inserted` is the number of added lines. `changed` is the
+    number of upstream's lines that were removed or changed. All counts are 0 for a binary file, and for a file that a
+    later patch restores.
     """
 
     path: str
@@ -36,14 +39,16 @@ class UpstreamFile:
 
     @property
     def cost(self) -> int:
-        """The number of items that a pin bump may have to resolve by hand: changed places and changed upstream
-        lines."""
+        """The number of items that may have to be resolved by hand at a pin bump.
+
+        Items are changed places and changed lines of upstream.
+        """
         return self.hunks + self.changed + self.binary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFile:
-    """A file that upstream does not have. `lines` is 0 for a binary one."""
+    """A file that upstream does not have. `lines` is 0 for a binary file."""
 
     path: str
     patches: tuple[str, ...]
@@ -53,7 +58,10 @@ class OwnFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """The surface of a series: its upstream files, costliest first, and its own files, sorted by path."""
+    """The surface of a series.
+
+    It has the upstream files in descending order of cost, and the series' own files, sorted by path.
+    """
 
     upstream: tuple[UpstreamFile, ...]
     own: tuple[OwnFile, ...]
@@ -76,9 +84,12 @@ class Surface:
 
 
 def measure_surface(objects: Objects, base: str, prefixes: Sequence[tuple[str, str]]) -> Surface:
-    """Return the surface of a series. `prefixes` are label and tree of every applied patch, in order.
+    """Return the surface of a series.
 
-    A renamed upstream file counts as removed, and its new name as one of our files. Raises `MissingObject`.
+    `prefixes` has the label and tree of every applied patch, in order. A renamed upstream file counts as removed, and
+    its new name as one of the series' own files.
+
+    Raises `MissingObject`.
     """
     patches: dict[bytes, list[str]] = {}
     before = base
@@ -132,8 +143,10 @@ def _own_file(objects: Objects, change: PathChange, by: tuple[str, ...]) -> OwnF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCount:
-    """A file that one patch touches, and its lines added and removed (0 for a binary one). `was` is its name before a
-    rename."""
+    """A file that one patch touches, with the number of added and removed lines (0 for a binary file).
+
+    `was` is the old name of a renamed file.
+    """
 
     path: str
     was: str | None
@@ -144,18 +157,21 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableDiff:
-    """One patch for people to read: its files, and the diff as text, every hunk with context."""
+    """One patch for people to read.
+
+    It has the files, and the diff as text in which every hunk has context.
+    """
 
     files: tuple[FileCount, ...]
     diff: str
 
 
 def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> ReadableDiff:
-    """Return the diff of a patch file for reading. `trees` are the trees before and after it, None if it was not
-    applied.
+    """Return the diff of a patch file for reading.
 
-    Text diffs are kept. If a hunk has no context, or only git can read the patch (binary data, links, …), the diff is
-    made again from the trees with three lines of context.
+    `trees` are the trees before and after the patch, None if it was not applied. A text diff is kept as it is. The diff
+    is made again from the trees, with three lines of context, if a hunk has no context or only git can read the patch
+    (binary data, links, …).
     """
     try:
         parse_diffs(data)
@@ -233,7 +249,10 @@ def _head(change: PathChange) -> Iterator[str]:
 
 
 class _Comparison:
-    """A file on both sides. Keeps both contents alive, because libgit2's patch points into them."""
+    """A file on both sides of a comparison.
+
+    Both contents must stay alive, because libgit2's patch points into them.
+    """
 
     def __init__(self, objects: Objects, change: PathChange, *, context: int) -> None:
         self._old, self._new = content(objects, change.old, change.path), content(objects, change.new, change.path)
@@ -244,12 +263,12 @@ class _Comparison:
         return bool(self.patch.delta.is_binary)
 
     def hunks(self) -> Iterator[str]:
-        """Yield the hunks as git writes them."""
+        """Yield the hunks in the same form as git writes them."""
         for hunk in self.patch.hunks:
             yield hunk.header if hunk.header.endswith("\n") else hunk.header + "\n"
             for line in hunk.lines:
                 text = line.raw_content.decode("utf-8", "replace")
-                # A missing last newline is reported as a separate line, with git's wording.
+                # A missing last newline is reported as a separate line, with the words that git uses.
                 text = text.lstrip("\n") if line.origin in "<>=" else line.origin + text
                 yield text if text.endswith("\n") else text + "\n"
 

@@ -1,1 +1,4 @@
-"""Prove that pin + series = fork: prefix trees, the commit of each patch, drift."""
+"""Prove that pin + series = fork.
+
+This needs the prefix trees, the commit of each patch, and the drift.
+"""

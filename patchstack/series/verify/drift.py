@@ -23,7 +23,7 @@ def explain_drift(
     base: Commit,
     states: Mapping[str | None, State],
 ) -> Drift | None:
-    """Return how the series differs from the fork, or None if it does not."""
+    """Return the differences between series and fork. Return None if there are none."""
     patches = []
     for index, link in enumerate(links):
         own = matching.commit_of[index]
@@ -43,7 +43,7 @@ def explain_drift(
 
 
 def _file_drifts(objects: Objects, link: Link, parent: str, tree: str) -> list[FileDrift]:
-    """Return the differences between series and fork that are new after this patch."""
+    """Return the differences between series and fork that first appear after this patch."""
     before = list(compare_trees(objects, link.before, parent))
     behind = list(compare_trees(objects, link.after, tree))
     want_contents(objects, (*before, *behind))
@@ -65,7 +65,7 @@ def _body(hunk: str) -> str:
 
 
 def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) -> list[str]:
-    """Return the hunks of a unified diff as text, preceded by the modes if they differ."""
+    """Return the hunks of a unified diff as text. If the file modes differ, the modes are before the hunks."""
     hunks = []
     if (old and old[0]) != (new and new[0]):
         said = [f"mode {entry[0]:o}" if entry else "no such file" for entry in (old, new)]
@@ -88,7 +88,7 @@ def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) 
 def _sentences(
     links: Sequence[Link], matching: Matching, fork: ForkHistory, patches: Sequence[PatchDrift]
 ) -> list[tuple[str, str]]:
-    """Return (kind, sentence) pairs, the most specific first."""
+    """Return (kind, sentence) pairs. The most specific pair is the first."""
     said: list[tuple[str, str]] = []
     for drift in patches:
         named = ", ".join(f"{file.path} ({_count(file.hunks, 'hunk')})" for file in drift.files)
@@ -140,7 +140,10 @@ def _sentences(
 
 
 def _same_there(links: Sequence[Link], matching: Matching, fork: ForkHistory, commit: int) -> bool:
-    """Return whether the series, up to the patch that mirrors a commit, gives that commit's tree."""
+    """Return whether the series produces the tree of a commit.
+
+    The series is applied up to the patch that mirrors the commit.
+    """
     patch = matching.patch_of(commit)
     return patch is not None and links[patch].applied and links[patch].after == fork.commits[commit].tree
 

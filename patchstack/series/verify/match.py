@@ -17,8 +17,11 @@ _COMPARISONS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """`commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` holds the patches that are
-    out of order: the smallest set whose removal leaves patches and commits in the same order."""
+    """The pairs of patches and commits.
+
+    `commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` has the patches that are out
+    of order. It is the smallest set of patches without which patches and commits have the same order.
+    """
 
     commit_of: tuple[int | None, ...]
     patch_by_commit: Mapping[int, int]
@@ -31,8 +34,11 @@ class Matching:
 
 @task("finding the commit of each patch")
 def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], base_tree: str) -> Matching:
-    """Pair patches with commits: by the commit id a patch names, then by subject, by the tree it gives, by its own
-    change, and last by position, if one patch and one commit remain between two pairs."""
+    """Pair patches with commits.
+
+    The criteria are, in order: the commit id that a patch names, the subject, the tree that the patch produces, and its
+    own change. The last is the position, if only one patch and one commit remain between two pairs.
+    """
     commit_of: list[int | None] = [None] * len(links)
     free_commits = dict.fromkeys(range(len(commits)))
 
@@ -67,7 +73,7 @@ def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], ba
     by_key(lambda link: link.after if link.applied else None, lambda commit: commit.tree)
 
     before = {index: commits[index - 1].tree if index else base_tree for index in range(len(commits))}
-    # Comparing changes is slow: skip it for a clearly unrelated branch.
+    # Comparing changes is slow, so skip it for a clearly unrelated branch.
     few = len(free_patches()) * len(free_commits) <= _COMPARISONS
     for patch in free_patches():
         link = links[patch]
@@ -93,7 +99,7 @@ def _folded(subject: str) -> str:
 
 
 def _moved(commit_of: Sequence[int | None]) -> frozenset[int]:
-    """Return the patches outside one longest increasing subsequence of commits."""
+    """Return the patches that are not in a longest ascending subsequence of commits."""
     tails: list[int] = []
     tail_patch: list[int] = []
     previous: dict[int, int | None] = {}

@@ -1,7 +1,7 @@
 """Find patches that git apply and GNU patch both accept, but apply at different places.
 
-git searches for a hunk near the line in its header. GNU patch (and quilt) adds the offset of the previous hunk. If the
-context occurs more than once, the two may choose different places, and neither reports it.
+git searches for a hunk near the line in its header. GNU patch, which quilt uses, adds the offset of the previous hunk
+to that line. If the context occurs more than once, the two tools may choose different places, and neither reports this.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from patchstack.git.patch.text import PatchedFile, read_text
 from patchstack.series.verify.prefix_trees import Link
 
 _LARGEST = 16 * 1024 * 1024
-_HUNKS = 2  # a single hunk gets the same place in both
+_HUNKS = 2  # both tools put a single hunk at the same place
 
 
 def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
-    """Yield a sentence for each file of a patch to which GNU patch would give a different content than git, and for
-    each patch with too many hunks to compare."""
+    """Yield a sentence for each file to which GNU patch would give a different content than git.
+
+    Also yield a sentence for each patch that has too many hunks to compare.
+    """
     for link in links:
         if not link.applied or link.patch.anchored or link.patch.data is None:
             continue
-        # No line of a hunk begins like this, so most patches are ruled out without parsing.
+        # No line of a hunk begins like this, so most patches are excluded without parsing.
         if all(part.count(b"\n@@ -") < _HUNKS for part in link.patch.data.split(b"\ndiff --git ")):
             continue
         if (hunks := link.patch.data.count(b"\n@@ -")) >= MOST_HUNKS:
@@ -48,8 +50,10 @@ def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
 
 
 def _first_difference(objects: Objects, before: TreeOverlay, after: TreeOverlay, file: PatchedFile) -> int | None:
-    """Return the first line, from 1, in which the two results differ; None if they are equal or GNU patch would
-    fail."""
+    """Return the first line, from 1, in which the two results differ.
+
+    Return None if they are equal or GNU patch would fail.
+    """
     if file.old is None or file.new is None:
         return None
     contents = [_content(objects, tree, path) for tree, path in ((before, file.old), (after, file.new))]

@@ -1,4 +1,4 @@
-"""Apply a whole series: the tree after every patch."""
+"""Apply a whole series, and keep the tree after every patch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from patchstack.series.files.directory import PatchFile, Series
 from patchstack.tasks import counted, task
 
 _PATHS = 64
-"""How many files are asked for at once."""
+"""The number of files that are requested together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One patch and the result of applying it. `outcome` is None if it was not tried; `before` and `after` are the
-    trees before and after it, equal if it was not applied. `fuzz` is whether it would apply with fuzz, as in quilt."""
+    """One patch and the result of applying it.
+
+    `outcome` is None if the patch was not tried. `before` and `after` are the trees before and after it, equal if it
+    was not applied. `fuzz` is true if the patch would apply with fuzz, as in quilt.
+    """
 
     patch: PatchFile
     outcome: Outcome | None
@@ -57,7 +60,11 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
 
 
 def _read_ahead(applier: Applier, patches: Iterable[PatchFile]) -> Iterator[PatchFile]:
-    """Yield the patches. Before a group of them, ask for the files that it changes: that is quicker than one by one."""
+    """Yield the patches.
+
+    For each group of patches, the changed files are requested in advance, which is quicker than one request for each
+    file.
+    """
     group: list[PatchFile] = []
     paths: dict[bytes, None] = {}
     for patch in patches:
@@ -80,7 +87,7 @@ def _diagnosed(applier: Applier, data: bytes, outcome: Outcome) -> tuple[Outcome
 
 
 def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:
-    """Call `apply_patch`; the error for a missing object names the patch."""
+    """Call `apply_patch`. The error for a missing object names the patch."""
     try:
         return apply_patch(applier, patch)
     except MissingObject as missing:
@@ -88,7 +95,7 @@ def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:
 
 
 def apply_patch(applier: Applier, patch: PatchFile) -> Outcome:
-    """Apply one patch file of either kind."""
+    """Apply one patch file, plain or anchored."""
     if patch.data is None:
         problem = Problem(
             fault=Fault.MALFORMED, path="", detail="the file is too large: git apply reads under 1023 MiB"

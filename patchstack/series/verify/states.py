@@ -1,4 +1,7 @@
-"""The result of a verification, and the state of every patch by applying, fork and lock."""
+"""The result of a verification, and the state of every patch.
+
+States follow from applying the patches and from comparing them with the fork or the lock.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,13 @@ NOT_APPLIED = frozenset({State.CONFLICT, State.MISSING_FILE, State.MALFORMED, St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table. `file` and `number` are None for a fork commit without a patch; `tree` is None if it was
-    not applied; `fork_commit` is the commit that the patch mirrors, if one was found; `problems` are the reasons why
-    the patch does not apply, each with its line in the patch file; `in_the_way` names the earlier patch that causes it;
-    `detail` joins them."""
+    """One row of the table.
+
+    `file` and `number` are None for a fork commit without a patch. `tree` is None if the patch was not applied.
+    `fork_commit` is the commit that the patch mirrors, if one was found. `problems` are the reasons why the patch does
+    not apply, each with its line in the patch file. `in_the_way` names the earlier patch that is the cause. `detail` is
+    the reasons as one text.
+    """
 
     file: str | None
     number: int | None
@@ -57,7 +63,7 @@ class Row:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The sentences that `detail` joins."""
+        """The sentences that `detail` combines."""
         told = tuple(problem.detail for problem in self.problems)
         return (*told, *filter(None, [self.in_the_way])) or (self.detail,)
 
@@ -68,7 +74,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDrift:
-    """A file that differs between series and fork: a unified diff from the series' file to the fork's."""
+    """A file that differs between series and fork.
+
+    The unified diff goes from the series' file to the fork's file.
+    """
 
     path: str
     diff: str
@@ -77,7 +86,7 @@ class FileDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchDrift:
-    """A patch whose own change differs from its fork commit's, and the files that differ."""
+    """A patch whose own change differs from the change of its fork commit, and the files that differ."""
 
     file: str
     fork_commit: str
@@ -86,8 +95,11 @@ class PatchDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """How series and fork differ: `kinds` among behind, ahead, missing, stray, reordered, edited; `summary` says it in
-    sentences; `patches` shows the text."""
+    """The differences between series and fork.
+
+    `kinds` has any of behind, ahead, missing, stray, reordered and edited. `summary` describes the differences in
+    sentences. `patches` has the text of the differences.
+    """
 
     kinds: tuple[str, ...]
     summary: tuple[str, ...]
@@ -96,7 +108,10 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The full result for one series. `holds` is None if there was nothing to compare with."""
+    """The full result for one series.
+
+    `holds` is None if there was nothing to compare with.
+    """
 
     series: str
     base_commit: str
@@ -119,7 +134,7 @@ class Verification:
 
 
 def apply_row(link: Link) -> Row:
-    """Return the row of a patch by the result of applying alone."""
+    """Return the row of a patch. It depends only on the result of applying the patch."""
     state, detail = State.OK, ""
     problems: tuple[Problem, ...] = ()
     if link.outcome is None:
@@ -143,8 +158,10 @@ def apply_row(link: Link) -> Row:
 def against_fork(
     applier: Applier, links: Sequence[Link], rows: Sequence[Row], matching: Matching, fork: ForkHistory, base: Commit
 ) -> list[Row]:
-    """Compare every prefix tree with its fork commit's. Rows for commits without a patch are inserted at their
-    positions in the fork."""
+    """Compare every prefix tree with the tree of its fork commit.
+
+    Rows for commits without a patch are inserted at their positions in the fork.
+    """
     result: list[Row] = []
     first_bad: str | None = None
     for item in _in_order(matching, fork.commits):
@@ -180,8 +197,10 @@ def _in_order(matching: Matching, commits: Sequence[Commit]) -> list[int | Commi
 
 
 def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, cause: str | None) -> Row:
-    """Return the row of a patch whose tree differs from its commit's: either its own change differs, or an earlier one
-    does."""
+    """Return the row of a patch whose tree differs from the tree of its commit.
+
+    The cause is either the patch's own change or an earlier difference.
+    """
     if link.outcome is None:
         return row
     there = None
@@ -217,8 +236,10 @@ def _without_patch(commit: str, subject: str, detail: str) -> Row:
 
 
 def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list[Row]:
-    """Compare every patch with the lock: its bytes and the tree it gave. Rows for locked patches without a file are
-    added."""
+    """Compare every patch with the lock: the bytes of the patch, and the tree that it produces.
+
+    Rows for locked patches without a file are added.
+    """
     held = {entry.file: entry for entry in lock.patches}
     missing = [entry for entry in lock.patches if entry.file not in {link.patch.file for link in links}]
     result: list[Row] = []

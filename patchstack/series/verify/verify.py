@@ -1,6 +1,7 @@
-"""Prove that pin + series = fork: compare every prefix tree with its fork commit, and the last with the head.
+"""Prove that pin + series = fork.
 
-`verify` compares a loaded series; `prove_series` loads and opens a configured series, then compares.
+Every prefix tree is compared with the tree of its fork commit, and the last one with the tree of the fork's head.
+`verify` compares a loaded series. `prove_series` loads and opens a configured series, then compares it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What to compare the series with. A fork takes precedence over a lock; `tree` is compared with the last tree as
-    well. With `tree_only` only the tree of the fork's head is compared, not its commits. With `other_tools` the
-    placement of hunks by GNU patch is compared too.
+    """What the series is compared with.
+
+    A fork takes precedence over a lock. In addition, the last tree is compared with `tree`. With `tree_only`, only the
+    tree of the fork's head is compared, not the trees of its commits. With `other_tools`, also check whether GNU patch
+    places the hunks like git.
     """
 
     fork: ForkHistory | None = None
@@ -51,16 +54,19 @@ class Expectation:
 def verify(
     objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
 ) -> Verification:
-    """Verify as `verify_links`, and return the verification alone."""
+    """Verify in the same way as `verify_links`, and return only the verification."""
     return verify_links(objects, series, base, expectation, keep_going=keep_going)[0]
 
 
 def verify_links(
     objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
 ) -> tuple[Verification, tuple[Link, ...]]:
-    """Apply the series to the pin in memory and compare. Return the verification, and the result of applying each
-    patch. Writes nothing. After a patch that does not apply the rest is `skipped`, unless `keep_going`. Raises
-    `MissingObject` if the content of a touched file, or a tree of the fork, is not available.
+    """Apply the series to the pin in memory, and compare the trees. Writes nothing.
+
+    Return the verification, and the result of applying each patch. After a patch that does not apply, the other patches
+    are `skipped`, unless `keep_going`.
+
+    Raises `MissingObject` if the content of a touched file, or a tree of the fork, is not available.
     """
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series, keep_going=keep_going)
@@ -132,7 +138,7 @@ def _concluded(
 
 
 def _expected(expectation: Expectation) -> tuple[str | None, str | None]:
-    """Return the tree that the series must give, and a phrase for its origin."""
+    """Return the tree that the series must produce, and a phrase for the origin of this tree."""
     if expectation.tree is not None:
         return expectation.tree, "the command line (--expect-tree)"
     if expectation.fork is not None:
@@ -167,7 +173,7 @@ def _warnings(links: Sequence[Link]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedSeries:
-    """A verification, with the series it is about and the objects that hold its trees."""
+    """A verification, with its series and the objects that contain its trees."""
 
     series: Series
     sources: Sources
@@ -184,9 +190,13 @@ def prove_series(
     keep_going: bool = False,
     strip: int | None = None,
 ) -> Verification:
-    """Verify a configured series. `expect_tree` is compared with the last tree, in addition to a fork and instead of a
-    lock; with `apply_only` nothing is compared; `strip` is the N of `-p N`. Raises what loading, opening and verifying
-    raise."""
+    """Verify a configured series.
+
+    The last tree is compared with `expect_tree`, in addition to a fork and instead of a lock. With `apply_only`,
+    nothing is compared. `strip` is the N of `-p N`.
+
+    Raises the errors of loading, opening and verifying.
+    """
     return prove_and_keep(
         config,
         cache,
@@ -208,7 +218,7 @@ def prove_and_keep(
     keep_going: bool = False,
     strip: int | None = None,
 ) -> VerifiedSeries:
-    """Verify as `prove_series`, and keep the repositories open for further work on the trees."""
+    """Verify in the same way as `prove_series`, and keep the repositories open for further work on the trees."""
     series = configured_series(config)
     with_fork = config.expect == "fork" and not apply_only
     sources = open_sources(
@@ -233,7 +243,7 @@ def prove_and_keep(
     series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree), strip)
     verification, links = verify_links(sources.objects, series, sources.base, expectation, keep_going=keep_going)
     fuzzy = [link.patch.file for link in links if link.fuzz]
-    # A series that has a fork is exported from it, not refreshed.
+    # A series that has a fork is exported from the fork and not refreshed.
     if fuzzy and sources.fork is None and expectation.lock is None:
         verification = replace(verification, warnings=(*verification.warnings, _refresh(config, fuzzy, strip)))
     notes = parked_notes(config.patches)
@@ -243,7 +253,7 @@ def prove_and_keep(
 
 
 def _refresh(config: SeriesConfig, files: Sequence[str], strip: int | None) -> str:
-    """Return a sentence on the patches that need fuzz, with the command that refreshes them."""
+    """Return a sentence about the patches that need fuzz, with the command that refreshes them."""
     others = f" and {len(files) - 1} more need" if len(files) > 1 else " needs"
     depth = [] if strip is None else ["-p", str(strip)]
     words = ["patchstack", "refresh", "--patches", str(config.patches), "--upstream", config.upstream]
