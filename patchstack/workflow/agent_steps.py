@@ -1,5 +1,8 @@
-"""Follow the steps of an agent through a log: the tokens of each prompt, reused tokens, changes, and the cost of
-alternatives."""
+"""Follow the steps of an agent through a log.
+
+For each step, compute the tokens of the prompt, the reused tokens, and the changes. Also compute the cost of
+alternatives.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ BYTES_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The tokens of a prompt, with the positions of user messages, the position of the messages after the last answer,
-    and the spans of images."""
+    """The tokens of a prompt.
+
+    `user_starts` are the positions of user messages. `tail` is the position of the messages after the last answer.
+    `images` are the spans of images.
+    """
 
     tokens: tuple[int, ...]
     user_starts: tuple[int, ...] = ()
@@ -36,7 +42,7 @@ class Prompt:
 
 
 class Tokens(Protocol):
-    """Computes the tokens of prompts and answers. `unit` says what a token is."""
+    """Computes the tokens of prompts and answers. `unit` tells how they are counted."""
 
     unit: str
 
@@ -48,7 +54,10 @@ class Tokens(Protocol):
 
 
 class EstimatedTokens:
-    """Counts four bytes as a token, in each message separately. The user gives the tokens of an image."""
+    """Counts every four bytes of a message as one token.
+
+    Messages are counted separately. The user gives the number of tokens of an image.
+    """
 
     unit = f"estimated tokens of {BYTES_A_TOKEN} bytes; --server counts them exactly"
 
@@ -78,7 +87,7 @@ class EstimatedTokens:
     def answer(self, record: Record) -> tuple[int, ...]:
         if record.answer is None:
             return ()
-        # The answer returns as a message, with its role at the front.
+        # The next prompt contains the answer as a message, which starts with its role.
         front = _pieces(b"<assistant>") if record.messages is not None else []
         return (*front, *_pieces(record.answer.encode()), -1)
 
@@ -92,8 +101,11 @@ class EstimatedTokens:
 
 
 class ServerTokens:
-    """A running llama-server renders and tokenizes: `/apply-template` and `/tokenize`. An image takes `image_tokens`,
-    or, without that, the server's count minus the text."""
+    """A running llama-server renders and tokenizes the prompts, with `/apply-template` and `/tokenize`.
+
+    An image has `image_tokens` tokens. Without that number, it has the server's count for the prompt minus the count
+    for the text.
+    """
 
     unit = "tokens of the server's tokenizer"
 
@@ -186,8 +198,10 @@ class ServerTokens:
         return _integers(self._post("/tokenize", {"content": text, "add_special": special, "parse_special": True}))
 
     def _user_start(self) -> tuple[int, ...]:
-        """Return the tokens that begin a user message, found as `detect_user_start_marker` of the pin's chat analyzer
-        does."""
+        """Return the tokens that begin a user message.
+
+        They are found in the same way as `detect_user_start_marker` of the pin's chat analyzer does.
+        """
         marker = "patchstack asks where this is"
         try:
             text = self._rendered({"messages": [{"role": "user", "content": marker}]})
@@ -240,7 +254,7 @@ def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _pieces(data: bytes) -> list[int]:
-    """Return one number for every four bytes."""
+    """Return one token, as a number, for every four bytes."""
     return [int.from_bytes(data[at : at + BYTES_A_TOKEN], "big") for at in range(0, len(data), BYTES_A_TOKEN)]
 
 
@@ -251,7 +265,10 @@ def _number(data: bytes, count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStep:
-    """A step: total and reused tokens, as measured (if the log has them) and as predicted (if the prompt is known)."""
+    """A step: the number of all tokens and of reused tokens.
+
+    The reused tokens are measured if the log has them, and predicted if the prompt is known.
+    """
 
     record: Record
     conversation: int
@@ -269,8 +286,10 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An alternative: the tokens that it processes, and bytes of KV and checkpoints. `assumption` is the condition for
-    it."""
+    """An alternative: the tokens that it processes, and the bytes of its KV and checkpoints.
+
+    `assumption` is the condition for these figures.
+    """
 
     name: str
     processed: int
@@ -280,8 +299,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """All steps of a log. `unit` says what a token is. `speed` is prefill tokens per second; None if the log has no
-    times."""
+    """All steps of a log.
+
+    `unit` tells how tokens are counted. `speed` is in prefill tokens per second, None if the log has no times.
+    """
 
     unit: str
     steps: tuple[AgentStep, ...]
@@ -371,7 +392,7 @@ def _steps(
 
 
 def _action(before: AgentStep | None, record: Record) -> float | None:
-    """Return the agent's own time: from the end of the previous answer to this request."""
+    """Return the time that the agent itself took: from the end of the previous answer to this request."""
     if before is None or before.record.ended is None or record.started is None:
         return None
     return max(0.0, record.started - before.record.ended)
@@ -384,7 +405,10 @@ def _ways(
     prompts: Sequence[Prompt],
     steps: Sequence[AgentStep],
 ) -> tuple[Way, ...]:
-    """Return the alternatives whose requests are known token by token, by simulating the server."""
+    """Return the alternatives for which the tokens of all requests are known.
+
+    They are computed by simulating the server.
+    """
     found = [_simulated("as logged, by the simulation", layout, options, requests)]
     if options.checkpoints and (layout.recurrent or layout.window):
         found.append(_simulated("-cms 0", layout, replace(options, spacing=0), requests))
@@ -456,7 +480,7 @@ def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentSt
 
 
 def _counted(steps: Sequence[AgentStep], last_images: int, image_tokens: int, *, with_append: bool) -> tuple[Way, ...]:
-    """Return the alternatives that can be computed from totals alone."""
+    """Return the alternatives that can be computed from the numbers of tokens alone."""
     totals = [one.total for one in steps]
     found = [Way(name="no cache", processed=sum(totals), assumption="every step processes its whole prompt")]
     added = new_tokens(totals, [one.cached for one in steps])

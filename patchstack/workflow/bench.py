@@ -1,5 +1,7 @@
-"""Comparisons from end to end: find the programs of both sides, write a plan, and run pairs until the outcome is
-decided."""
+"""Compare two sides from end to end.
+
+Find the programs of both sides, write a plan, and run pairs until the outcome is decided.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ _CONTEXT = RunContext(kind="bench")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideWanted:
-    """A side from the user: the key of a build, or a directory of programs, with variables."""
+    """A side as the user describes it: the key of a build, or a directory of programs, with variables."""
 
     what: str
     env: Mapping[str, str]
@@ -60,8 +62,12 @@ class SideWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A requested comparison. `switch` are the variables of B that A lacks. `reference` names the programs
-    of the reference runs (None: those of side A), unless `no_reference`. `seed` is for the coins (None: drawn)."""
+    """A comparison as the user requests it.
+
+    `switch` has the variables that B has in addition to those of A. `reference` names the programs of the reference
+    runs; None means those of side A. With `no_reference` there are no reference runs. `seed` decides the coins; None
+    means a random seed.
+    """
 
     a: SideWanted
     b: SideWanted
@@ -81,7 +87,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where a comparison runs and is stored."""
+    """The machine and directory of a comparison."""
 
     connection: Connection
     comparisons: Path
@@ -93,8 +99,10 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A comparison after a pair: its plan, the pairs that ran, and their result. `failure` is the reason why it cannot
-    continue; empty if it can."""
+    """A comparison after a pair: its plan, the pairs that ran, and their result.
+
+    `failure` is the reason why it cannot continue. It is empty if it can.
+    """
 
     plan: Plan
     directory: Path
@@ -105,17 +113,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """A fit, locked machine with the programs of a comparison."""
+    """A fit machine that is locked for a comparison, with its programs."""
 
     sides: Sides
     watch: Watch
 
 
 def programs_named(what: str, where: Where) -> Programs:
-    """Return the programs of a side: of a build by its key, or of a directory (`./NAME` if the name could be a key).
+    """Return the programs of a side.
 
-    Raises `MissingError` if they do not exist, `NotHeldError` for a build that did not compile, and `UsageError` for a
-    container engine without an image.
+    A side names a build by its key, or a directory. A directory whose name could be a key is written as `./NAME`.
+
+    Raises `MissingError` if the programs do not exist, `NotHeldError` for a build that did not compile, and
+    `UsageError` for a container engine without an image.
     """
     about = where.connection.engine.about()
     directory = Path(what).expanduser()
@@ -138,7 +148,7 @@ def programs_named(what: str, where: Where) -> Programs:
 
 
 def make_plan(wanted: Wanted, where: Where) -> Plan:
-    """Make a plan. Queries the machine, but runs and writes nothing else.
+    """Make a plan. The machine is queried, but nothing else is run and nothing is written.
 
     Raises `UsageError` for two equal sides, for a switch that no program of side B contains, and for a workload without
     rows, and the errors of `programs_named`.
@@ -209,9 +219,11 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
 def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progress]:
     """Write the plan, run pairs until the outcome is decided, and yield the state after each pair.
 
-    An existing plan continues where it ended. `whole`: run the maximum number of pairs even if the outcome is decided.
-    The last state has the outcome. Raises the errors of `open_runner` and `run_pairs`; `NotJudged` becomes the failure
-    of the last state.
+    An existing plan is continued. With `whole`, run the maximum number of pairs even if the outcome is decided earlier.
+    The last state has the outcome.
+
+    Raises the errors of `open_runner` and `run_pairs`. `NotJudged` is not raised: it becomes the `failure` of the last
+    state.
     """
     directory = write_plan(plan, where.comparisons)
     runs: list[PairRun] = []
@@ -239,11 +251,12 @@ def progress_of(plan: Plan, directory: Path, runs: Sequence[PairRun], failure: s
 
 
 def read_comparison(directory: Path, observations: Observations, *, margin: float | None = None) -> Progress:
-    """Judge a comparison again from its runs. A different `margin` for the primary rows is marked as not planned. Runs
-    nothing.
+    """Judge a comparison again from its runs. Nothing is run.
 
-    Raises `MissingError` if it does not exist, `ConfigError` for a changed plan or record, and `NotJudged` for a
-    missing or changed run.
+    If `margin` for the primary rows differs from the plan, it is marked as not planned.
+
+    Raises `MissingError` if the comparison does not exist, `ConfigError` for a changed plan or record, and `NotJudged`
+    for a missing or changed run.
     """
     plan = read_plan(directory)
     runs = recorded_pairs(plan, directory, observations)
@@ -254,14 +267,16 @@ def read_comparison(directory: Path, observations: Observations, *, margin: floa
 
 
 def comparisons_in(root: Path) -> tuple[Path, ...]:
-    """Return the directories of comparisons, the newest first."""
+    """Return the directories of comparisons, newest first."""
     found = [path.parent for path in root.glob(f"*/{PLAN}")] if root.is_dir() else []
     return tuple(sorted(found, key=lambda path: (path / PLAN).stat().st_mtime, reverse=True))
 
 
 def expected_words(plan: Plan) -> str:
-    """Return how long a comparison will take, in words, estimated from the last pair of the same workload on this
-    machine."""
+    """Return the expected duration of a comparison in words.
+
+    It is estimated from the last pair of the same workload on this machine.
+    """
     each = recalled_duration(cache_places().durations, pair_key(plan))
     if each is None:
         return "not known: no pair of this workload has run here"
@@ -271,7 +286,10 @@ def expected_words(plan: Plan) -> str:
 
 @contextlib.contextmanager
 def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
-    """Open the programs of a plan on a fit machine. Raises `UsageError` if they are no longer the planned ones."""
+    """Open the programs of a plan on a fit machine.
+
+    Raises `UsageError` if the programs differ from those in the plan.
+    """
     chosen = [_again(side, where) for side in (plan.a, plan.b, plan.reference)]
     a, b, reference = chosen
     assert a is not None and b is not None
@@ -325,7 +343,7 @@ def _side(programs: Programs, env: Mapping[str, str]) -> PlanSide:
 
 
 def _knows(programs: Programs, name: str) -> bool:
-    """Return whether the name of a variable is in any file of the programs."""
+    """Return whether any file of the programs contains the name of a variable."""
     wanted = name.encode()
     return any(wanted in (programs.directory / one).read_bytes() for one in programs.names())
 
@@ -339,7 +357,7 @@ def _machine(where: Where, programs: Programs) -> str:
 
 
 def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workload:
-    """Return the workload with the digests of its models, so that the models cannot change."""
+    """Return the workload with the digests of its models, so that a changed model is detected."""
     runner = Runner(
         where.connection.engine,
         programs,
@@ -364,7 +382,10 @@ def _history(machine: str) -> tuple[ReferenceRun, ...]:
 
 
 def _remember(plan: Plan, run: PairRun) -> None:
-    """Add the reference runs of a pair to the history. A cache that cannot be written keeps none."""
+    """Add the reference runs of a pair to the history.
+
+    If the cache cannot be written, nothing is added.
+    """
     if plan.reference is None or plan.reference_workload is None:
         return
     seen = {one.slot: one.watched for one in run.record.runs}

@@ -1,4 +1,7 @@
-"""Sides of a comparison from a series: a prefix of it, or all of it as a variant. They are built if needed."""
+"""Make the sides of a comparison from a series.
+
+A side is a prefix of the series, or the whole series as a variant. It is built if needed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ _SIDE = re.compile(r"(?P<kind>prefix|variant):(?:(?P<series>[^/]+)/)?(?P<what>.+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSide:
-    """A side from a series: up to the patch `at` (None: all), as the variant (None: that of the series)."""
+    """A side from a series.
+
+    The series is applied up to the patch `at`; None means all patches. The build is of the given variant; None means
+    the series' own.
+    """
 
     text: str
     series: SeriesConfig
@@ -33,7 +40,7 @@ class SeriesSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBuild:
-    """The build that a side needs: its inputs, and whether it exists here."""
+    """The build that a side needs: its inputs, and whether the build exists here."""
 
     side: SeriesSide
     inputs: Inputs
@@ -46,7 +53,7 @@ class SideBuild:
 
 
 def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
-    """Read `prefix:N`, `prefix:SERIES/N`, `variant:NAME` or `variant:SERIES/NAME`; None for a side of a different form.
+    """Read `prefix:N`, `prefix:SERIES/N`, `variant:NAME` or `variant:SERIES/NAME`. Return None for any other form.
 
     Raises `UsageError` without a workspace, for an invalid number, and if there are several series and none is named.
     """
@@ -70,7 +77,10 @@ def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
 
 
 def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Engine) -> SideBuild:
-    """Return the build of a side, without building it. Raises the errors of resolving a build."""
+    """Return the build of a side, without making it.
+
+    Raises the errors of resolving a build.
+    """
     order = BuildOrder(
         source=series_source(side.series, cache, at=side.at),
         config=side.series,
@@ -85,8 +95,10 @@ def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Eng
 
 
 def build_side(wanted: SideBuild, engine: Engine, watch: Watch) -> str:
-    """Build a side if it does not exist here, and return its key. Raises `NotHeldError` for a source that does not
-    compile."""
+    """Build a side if its build does not exist here, and return its key.
+
+    Raises `NotHeldError` for a source that does not compile.
+    """
     with task(f"build {wanted.side.text}", announced=not wanted.known):
         stored, _ = build(wanted.inputs, engine, Store(cache_places().builds), watch)
     if not stored.record.built:

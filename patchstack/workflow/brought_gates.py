@@ -38,10 +38,10 @@ _SUITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
-    """A gate that a patch adds, with the name in its trailer. `gate` is None if it cannot be run, and `problem` is the
-    reason.
+    """A gate that a patch adds.
 
-    `suite` is its suite in the change's workspace file, `entry` is its entry there, and `files` are the contents of the
+    It has the name in the trailer of the patch. `gate` is None if the gate cannot be run. Then `problem` is the reason.
+    `suite` and `entry` are its suite and its entry in the change's workspace file. `files` has the contents of the
     files that the entry names.
     """
 
@@ -81,9 +81,9 @@ def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[Broug
 def run_brought(
     brought: Sequence[BroughtGate], runner: Runner, suite: Suite, unfit: str | None
 ) -> Iterator[tuple[BroughtGate, Judgement]]:
-    """Judge the gates that a change adds, each in the engine's sandbox. A gate that cannot run is INVALID.
+    """Judge the gates that a change adds, each in the engine's sandbox.
 
-    Raises `EngineLost` and `EngineUnavailable`.
+    A gate that cannot run is INVALID. Raises `EngineLost` and `EngineUnavailable`.
     """
     for one in brought:
         if one.gate is None:
@@ -97,16 +97,20 @@ def run_brought(
 
 
 def no_sandbox(about: About) -> str | None:
-    """Return why an engine may not run a gate that a change adds; None if it may. An engine that the command line
-    names is for the build: it does not make the change's own gate trusted."""
+    """Return the reason why an engine may not run a gate that a change adds. Return None if it may.
+
+    An engine that the command line names is meant for the build: it does not make the change's own gates trusted.
+    """
     if about.isolated:
         return None
     return f"a gate that a change adds runs only in a sandbox, and the engine {about.spec} has none"
 
 
 def read_brought(workspace: Workspace, named: str) -> BroughtGate:
-    """Return the gate of that name from the change's own workspace file. Raises nothing: if it cannot be used, its
-    `problem` says why."""
+    """Return the gate of that name from the change's own workspace file.
+
+    Does not raise: if the gate cannot be used, `problem` gives the reason.
+    """
     try:
         found = _entry(workspace.path, named)
         if isinstance(found, str):
@@ -134,8 +138,10 @@ def read_brought(workspace: Workspace, named: str) -> BroughtGate:
 
 
 def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
-    """Return the suite and the gate's entry in a workspace file of which nothing else is trusted, or what is wrong, in
-    words."""
+    """Return the suite and the gate's entry in a workspace file, or the problem as a sentence.
+
+    Nothing else in that file is trusted.
+    """
     document = read_yaml(path, comments=False)
     suites = document.get("suites") if isinstance(document, Mapping) else None
     suite, _, name = named.rpartition("/")
@@ -152,9 +158,11 @@ def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
 
 
 def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str:
-    """Read the file that a text of an entry names into `files`, if it is a file of the workspace. Return what is wrong,
-    else an empty text. If the policy has the file too, the policy's content is used. A text that leads out of the
-    workspace is always refused."""
+    """Read the file that a text of an entry names into `files`. Return the problem, or an empty text.
+
+    Only files of the workspace are read. A path outside the workspace is always refused. If the policy has the file
+    too, the policy's content is used.
+    """
     if not text or len(text) > 255 or "\0" in text or "\n" in text:
         return ""
     path = PurePosixPath(text)
@@ -173,8 +181,10 @@ def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str
 
 
 def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
-    """Return the gate of an entry, with the models of the policy. Its files are next to `file`. Raises
-    `ConfigError`."""
+    """Return the gate that an entry defines, with the models of the policy.
+
+    Paths in the entry are relative to the directory of `file`. Raises `ConfigError`.
+    """
     file.write_text(json.dumps({"suites": {"brought": {"gates": [entry]}}}, default=str), encoding="utf-8")
     top = Node(read_yaml(file), file, "", [])
     ((gate,),) = (
@@ -187,8 +197,10 @@ def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
 
 
 def _texts(value: Any) -> set[str]:
-    """Return every text of an entry. Raises `ValueError` for an endless one, because aliases in YAML can be
-    recursive."""
+    """Return every text of an entry.
+
+    Raises `ValueError` for an entry that contains itself, which aliases in YAML allow.
+    """
     found: set[str] = set()
     pending, seen = [value], 0
     while pending:

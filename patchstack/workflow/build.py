@@ -24,7 +24,10 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOrder:
-    """The source of a build, its engine and its options. `config` is the series of the source, if there is one."""
+    """The source of a build, the engine and the options.
+
+    `config` is the series of the source, if there is one.
+    """
 
     source: Source
     config: SeriesConfig | None
@@ -50,8 +53,10 @@ class BuildOrder:
 def source_of(
     directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: str | None
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the tree to build: a directory, or a series up to a patch. Raises `UsageError` for several
-    series."""
+    """Return the tree to build: a directory, or a series up to a patch.
+
+    Raises `UsageError` if there are several series and none is named.
+    """
     if directory is not None:
         return directory_source(directory), None
     if len(configs) > 1:
@@ -60,14 +65,14 @@ def source_of(
 
 
 def check_proofs(unproven: frozenset[str]) -> None:
-    """Raise `UsageError` for names that are not proofs."""
+    """Raise `UsageError` for names that are no proofs."""
     if strangers := unproven - set(IDS):
         told = ", ".join(sorted(strangers))
         raise BadValue(f"--unproven {told}: no such proof", hint=f"the proofs are {', '.join(IDS)}")
 
 
 def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:
-    """Build an order from its inputs, and return whether the build already existed."""
+    """Make a build from its inputs. Also return whether the build already existed."""
     return build(inputs, order.engine, Store(cache_places().builds), watch, again=again, keep=keep)
 
 

@@ -1,4 +1,7 @@
-"""Recreate a fork's branch: open the pin, then make the commits of the series on it."""
+"""Recreate a fork's branch.
+
+Open the pin, then make the commits of the series on it.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,12 @@ from patchstack.workspace import SeriesConfig, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutOrder:
-    """The place of the branch, and the part of the series: up to the patch `at`, or only the patch `patch` on the pin,
-    each a number or a name. `clone` is a repository that gets a work tree in `directory`; without it, a new repository
-    is made there. `branch` None: the fork's name."""
+    """The place of the branch, and the part of the series.
+
+    The part is all patches up to `at`, or only the patch `patch` on the pin. Each is a number or a name. `clone` is a
+    repository that gets a work tree in `directory`. Without it, a new repository is created there. `branch` is the name
+    of the branch; None means the fork's name.
+    """
 
     directory: Path
     at: str | None = None
@@ -35,7 +41,7 @@ class CheckoutOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutResult:
-    """The branch, its pin, and whether its commits come from a lock."""
+    """The recreated branch, its pin, and whether its commits come from a lock."""
 
     branch: CheckedOut
     pin: str
@@ -72,7 +78,7 @@ def check_out_series(
 def _sources(
     config: SeriesConfig, cache: Cache, series: Series, clone: Path | None, tell: Callable[[str], None]
 ) -> Sources:
-    """Return the pin from the clone that the user named, if it has the pin; else from upstream."""
+    """Return the pin from the clone that the user named. If that clone lacks the pin, use upstream."""
     if clone is not None and is_url(config.upstream):
         with contextlib.suppress(MissingError, NotARepository):
             sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
@@ -82,6 +88,9 @@ def _sources(
 
 
 def _branch(config: SeriesConfig) -> str:
-    """Return the branch name for a series whose lock has none: the configured one, or the name of the series."""
+    """Return the branch name for a series whose lock has none.
+
+    It is the configured name, or else the name of the series.
+    """
     ref = (config.fork_ref or "").removeprefix("refs/heads/")
     return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name

@@ -49,7 +49,8 @@ def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tupl
 def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) -> Check:
     """Write the sites that a check found into the workspace file, with the reason and the date. Return the check.
 
-    Raises `UsageError` for a check that has no sites, `NotHeldError` if it found none or could not be judged.
+    Raises `UsageError` for a kind of check that has no sites. Raises `NotHeldError` if the check found none or could
+    not be judged.
     """
     row = next((one for one in rows if one.check.name == name), None)
     if row is None:

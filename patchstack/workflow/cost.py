@@ -1,5 +1,7 @@
-"""The input of `patchstack cost`: a model, a command line, and the compute buffers that a build's llama-fit-params
-reports."""
+"""The input of `patchstack cost`.
+
+It has a model, a command line, and the compute buffers that llama-fit-params of a build reports.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A draft model: its allocations, and what its steps read."""
+    """A draft model: its allocations, and the bytes that its steps read."""
 
     memory: Loaded
     work: Workload
@@ -34,7 +36,7 @@ class Draft:
 class Subject:
     """A model with a command line.
 
-    `layout` is None if the memory layout of its architecture is not known; `unknown` is then the message. `draft` is
+    `layout` is None if the memory layout of the architecture is not known. Then `unknown` is the message. `draft` is
     the model of `-md`.
     """
 
@@ -47,7 +49,10 @@ class Subject:
     draft: Draft | None = None
 
     def workload(self) -> Workload:
-        """Return the input for computing floors. Raises `MissingError` if the architecture is not known."""
+        """Return the input for computing lower bounds.
+
+        Raises `MissingError` if the architecture is not known.
+        """
         if self.layout is None:
             assert self.unknown is not None
             raise self.unknown
@@ -96,8 +101,10 @@ def _draft(options: ServerOptions) -> Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """The memory of a device from llama-fit-params, in bytes (whole MiB): the weights, the context, and compute
-    buffers."""
+    """The memory of a device as llama-fit-params reports it, in bytes (whole MiB).
+
+    It has the weights, the context, and the compute buffers.
+    """
 
     device: str
     model: int
@@ -106,10 +113,12 @@ class Fitted:
 
 
 def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
-    """Ask `llama-fit-params` of a build how much each device needs. It loads only the header and takes about 1 s.
+    """Ask `llama-fit-params` of a build how much memory each device needs.
 
-    It does not know `-kvu`, so it is asked for one slot instead, whose cache has the same size; its compute buffers are
-    those of one slot. Raises `MissingError` if the program does not exist or gives no answer.
+    It loads only the header and takes about 1 s. It does not support `-kvu`. So it is asked for one slot instead, whose
+    cache has the same size. The reported compute buffers are then those of one slot.
+
+    Raises `MissingError` if the program does not exist or gives no answer.
     """
     program = binaries / "llama-fit-params"
     if not program.is_file():
@@ -134,9 +143,9 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:
-    """Return whole numbers of at least 0 from `1,8,32`, or from `1..256`: powers of two from one to the other.
+    """Return whole numbers of at least 0 from a list like `1,8,32`, or from a range like `1..256`.
 
-    Raises `UsageError`.
+    A range gives the powers of two in it. Raises `UsageError`.
     """
     first, dots, last = text.partition("..")
     try:
@@ -160,7 +169,9 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 def one_threshold(
     threshold: float | None, share: float | None, *, all_f32: bool, all_bf16: bool
 ) -> tuple[float | None, float | None]:
-    """Return the requested threshold or share; (0, None), which means all f32, if none was requested.
+    """Return the requested threshold or share.
+
+    If none was requested, return (0, None), which means that all heads stay in f32.
 
     Raises `UsageError` for more than one, and for a threshold below 0.
     """

@@ -1,5 +1,7 @@
-"""The difference method on real programs: run llama-batched-bench at two lengths, and compute the rate of the
-additional tokens."""
+"""Apply the difference method to real programs.
+
+llama-batched-bench runs at two lengths. The rate is computed from the additional tokens.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from patchstack.workflow.machine import open_runner
 _TRIES = 5
 _SECONDS = 1800.0
 TOKENS = "{tokens}"
-"""The placeholder in a command for the number of generated tokens."""
+"""The placeholder in a command that is replaced by the number of generated tokens."""
 
 
 def measure_difference(
@@ -41,7 +43,9 @@ def measure_difference(
     tokens: tuple[int, int],
     repeats: int,
 ) -> Difference:
-    """Return the decode rate of a side by the difference of two lengths, each run `repeats` times in turn.
+    """Return the decode rate of a side, computed from the difference between two lengths.
+
+    Each length is run `repeats` times, in alternation.
 
     Raises `NotJudged` for a run that fails or has unusable output, `UsageError` unless the second length is greater,
     and the errors of `programs_named` and `open_runner`.
@@ -49,7 +53,7 @@ def measure_difference(
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
     file = Model(name="model", path=str(model.expanduser().absolute()))
-    session = secrets.token_hex(8)  # a measurement does not reuse old runs
+    session = secrets.token_hex(8)  # measurements never reuse earlier runs
     seconds: tuple[list[float], list[float]] = ([], [])
     with open_runner(
         where.connection,
@@ -70,11 +74,12 @@ def measure_difference(
 def measure_command(
     command: Sequence[str], *, env: dict[str, str], streams: int, tokens: tuple[int, int], repeats: int
 ) -> Difference:
-    """Return the rate of another engine's command by the difference of two lengths: wall times on this machine.
+    """Return the rate of another engine's command, computed from the difference between two lengths.
 
-    `{tokens}` in its arguments is replaced by the number of generated tokens. Raises `UsageError` for a command without
-    `{tokens}`, for a profiler, and unless the second length is greater, `NotJudged` for a run that fails, and the
-    errors of starting it.
+    The times are wall times on this machine. `{tokens}` in its arguments is replaced by the number of generated tokens.
+
+    Raises `UsageError` for a command without `{tokens}`, for a profiler, and unless the second length is greater.
+    Raises `NotJudged` for a run that fails, and the errors of starting it.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")

@@ -1,4 +1,4 @@
-"""Export the fork of a series: open its repositories and plan. The caller writes."""
+"""Plan the export of a series' fork. This opens the repositories. The caller writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from patchstack.workspace import SeriesConfig, is_url
 def plan_from_fork(
     config: SeriesConfig, cache: Cache, *, renumber: bool, discard_edits: bool, same: Mapping[int, str]
 ) -> tuple[ExportPlan, str | None]:
-    """Plan the series from the fork of a configuration. Return the plan, and a warning if the fork is not pushed.
+    """Plan the series from the fork of a configuration.
+
+    Return the plan, and a warning if the fork is not pushed.
 
     Raises `UsageError` for a series without a fork on this machine, and the errors of `plan_export` and `check_pushed`.
     """

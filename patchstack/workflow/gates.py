@@ -70,8 +70,10 @@ def run_alone(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenPrograms:
-    """The programs that a suite is run on: those of a stored build, or of a directory. `note` says so if they are not
-    the current build of the series."""
+    """The programs on which a suite runs: those of a stored build, or of a directory.
+
+    If they are not the current build of the series, `note` tells so.
+    """
 
     stored: Stored | None = None
     directory: Path | None = None
@@ -91,8 +93,11 @@ class ChosenPrograms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramsRequest:
-    """The programs that `gate run` was asked for: a build by its key, a directory, or neither, which means the build of
-    the current series. `engine` is the engine that the user named."""
+    """The programs that the user of `gate run` requested.
+
+    They are a build by its key, a directory, or neither, which means the build of the current series. `engine` is the
+    engine that the user named.
+    """
 
     build: str | None = None
     directory: Path | None = None
@@ -108,8 +113,11 @@ class ProgramsRequest:
             raise OptionConflict("--series and --variant name the build: leave out --build and --bin")
 
     def engine_spec(self) -> str | None:
-        """Return the engine to open: the named one, else that of the named build, or this host for a directory; None
-        leaves it to the workspace."""
+        """Return the engine to open.
+
+        It is the named engine, or else the engine of the named build, or this host for a directory. None means the
+        engine of the workspace.
+        """
         if self.engine is not None or (self.build is None and self.directory is None):
             return self.engine
         if self.build is not None:
@@ -122,9 +130,11 @@ def choose_programs(
 ) -> ChosenPrograms:
     """Return the requested programs.
 
-    Without a build or directory, it is the build with the current key of the workspace's pin, series, variant and
-    engine. Raises `MissingError` if it is not built, `NotHeldError` if it does not compile, and the errors of verifying
-    the series.
+    Without a build or directory, return the build with the current key. The key follows from the workspace's pin,
+    series, variant and engine.
+
+    Raises `MissingError` if it is not built, `NotHeldError` if it does not compile, and the errors of verifying the
+    series.
     """
     store = Store(cache_places().builds)
     if request.directory is not None:
@@ -165,15 +175,18 @@ def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
 
 
 def _trees(workspace: Workspace) -> frozenset[str]:
-    """Return the trees of the series of a workspace, from their locks."""
+    """Return the trees of a workspace's series, as recorded in the locks."""
     locks = (read_lock(one.patches) for one in workspace.series if has_patches(one.patches))
     return frozenset(lock.tree for lock in locks if lock is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A runner for a suite, and a description of its programs. `build` is the key of the build. `unfit` is the reason
-    why it has no GPU although gates need one, and `refusal` is that error."""
+    """A runner for a suite, and a description of its programs.
+
+    `build` is the key of the build. If gates need a GPU and the runner has none, `unfit` is the reason, and `refusal`
+    the error.
+    """
 
     runner: Runner
     what: str
@@ -195,10 +208,12 @@ def prepare_suite(
     recorded: Recorded | None = None,
     offline: bool = False,
 ) -> Iterator[Prepared]:
-    """Open a runner for a suite on a fit machine, with this machine's observations and the recorded evidence that
-    counts. With `partly`, the machine may lack a fit GPU. If `offline`, no image is made.
+    """Open a runner for a suite on a fit machine.
 
-    Raises `UsageError` for a container engine without an image; `NotFit`, `GpuTaken`.
+    It knows the observations of this machine and the recorded evidence that counts. With `partly`, the machine may lack
+    a fit GPU. With `offline`, no image is made.
+
+    Raises `UsageError` for a container engine without an image. Raises `NotFit` and `GpuTaken`.
     """
     about = connection.engine.about()
     programs, what = meant.on(about, image)
@@ -228,8 +243,10 @@ def prepare_suite(
 
 
 def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
-    """Return the gates to run for a recording: the gate itself and those that are evidence. Raises `UsageError` for a
-    gate of a kind that is not evidence."""
+    """Return the gates to run for a recording: the gate itself, and the gates that serve as evidence.
+
+    Raises `UsageError` for a gate that is itself of a kind that serves as evidence.
+    """
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
         raise SettingsRefused(
@@ -248,8 +265,10 @@ def record_gate(
     why: str,
     told: Callable[[str, Judgement, float], None],
 ) -> tuple[RecordedReference, ...]:
-    """Run a suite of `suite_to_record`, and write the gate's result as its reference into the workspace file at `path`,
-    with date and reason. `told` is called with each gate's judgement and its time in seconds.
+    """Run a suite of `suite_to_record`, and write the gate's result as its reference.
+
+    The reference is written into the workspace file at `path`, with date and reason. `told` is called with each gate's
+    judgement and its time in seconds.
 
     Raises `NotHeldError` if the gate gave no usable answer, or if nothing proves that the model is still the same.
     """

@@ -1,4 +1,4 @@
-"""A git hook in the fork's clone: check a commit against its scope and the checks of its series."""
+"""A git hook in the fork's clone. It checks a commit against its scope and the checks of its series."""
 
 from __future__ import annotations
 
@@ -42,9 +42,12 @@ class Complaint:
 
 
 def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> Path:
-    """Write the hook into the fork's clone, and return its path. `command` is the command line of patchstack.
+    """Write the hook into the fork's clone, and return its path.
 
-    Raises `UsageError` for a fork that is not a clone on this machine, or that has a different hook of that name.
+    `command` is the command line of patchstack.
+
+    Raises `UsageError` for a fork that is not a clone on this machine, or that already has a different hook of that
+    name.
     """
     if config.fork is None or is_url(config.fork):
         raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
@@ -70,11 +73,12 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
 
 
 def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -> Iterator[Complaint]:
-    """Yield the problems of a commit of an index with a message. Writes nothing into the repository.
+    """Yield the problems of a commit with the given index and message. Writes nothing into the repository.
 
     A commit is refused for files outside the globs of its `Scope:` trailers, and for a check that fails with it and did
-    not fail before. Checks that run a command are left out, because a commit should not wait for them. Raises
-    `ConfigError` for unusable checks.
+    not fail before. Checks that run a command are skipped, because a commit should not wait for them.
+
+    Raises `ConfigError` for unusable checks.
     """
     repository = Repository.open(str(git_dir), git_dir)
     objects = Objects()
@@ -82,7 +86,7 @@ def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -
     with bare_repository([repository.object_directory]) as scratch:
         made = git.isolated(scratch, "write-tree", "--missing-ok", GIT_INDEX_FILE=str(index))
         if not made.ok:
-            return  # git itself reports what is wrong with the index
+            return  # git itself reports the problems of this index
         objects.add_directory(scratch / "objects", "the index")
         after = made.stdout.decode("ascii").strip()
         head = git.read(git_dir, "rev-parse", "--quiet", "--verify", "HEAD^{tree}")
@@ -103,7 +107,7 @@ def _broken(config: SeriesConfig, objects: Objects, before: str, after: str) -> 
     with contextlib.closing(Checker(objects, touched, no_engine)) as checker:
         for check in checks:
             if check.patch is not None and not (check.files or touched.get(check.patch)):
-                continue  # a check of a later patch
+                continue  # the check belongs to a later patch
             found = checker.judge(check, after)
             if found.verdict is not Verdict.FAIL:
                 continue

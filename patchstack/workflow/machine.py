@@ -35,8 +35,10 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An engine, a function that opens another connection to it (to query its machine), and a function for
-    messages."""
+    """An engine, with two functions.
+
+    One opens a second connection to it, to query its machine. The other prints messages.
+    """
 
     engine: Engine
     open_another: Callable[[], Engine]
@@ -57,12 +59,15 @@ def open_runner(
     recorded: Recorded | None = None,
     offline: bool = False,
 ) -> Iterator[Runner]:
-    """Open a runner for programs on a fit machine, with the GPU locked if they use one (`gpus` False: they get none).
+    """Open a runner for programs on a fit machine.
 
-    Observations are kept below `observations`. `recorded` is recorded evidence that counts as well. `purpose` is shown
-    to others who want the GPU. If `offline`, no image is made. Raises the errors of `fit_machine` and `require_gpu`.
+    If the programs use a GPU, it is locked; if `gpus` is False, they get none. Observations are kept below
+    `observations`. `recorded` is recorded evidence that also counts. `purpose` is shown to others who want the GPU.
+    With `offline`, no image is made.
+
+    Raises the errors of `fit_machine` and `require_gpu`.
     """
-    programs.names()  # fail before anybody waits for a GPU
+    programs.names()  # fail before waiting for a GPU
     cache = cache_places()
     with contextlib.ExitStack() as stack:
         with task("looking at the machine"):
@@ -102,10 +107,10 @@ def open_runner(
 class ProvingMachine:
     """The machine that builds and gates candidates.
 
-    `default` is the variant if the request names neither variant nor architecture. `purpose` is shown to others who
-    want the GPU. `allow` are the preflight checks that may fail. `watching` opens the observer of a build. With
-    `again`, no known observation counts. `recorded` is the recorded evidence that counts: only records signed by
-    allowed signers.
+    `default` is the variant if the request names neither a variant nor an architecture. `purpose` is shown to others
+    who want the GPU. `allow` are the preflight checks that may fail. `watching` opens the observer of a build. With
+    `again`, no known observation counts. `recorded` is the recorded evidence that counts: records signed by allowed
+    signers.
     """
 
     workspace: Workspace
@@ -145,7 +150,10 @@ class ProvingMachine:
         )
 
     def planned(self, variant: str) -> Plan:
-        """Return the plan of a variant. It searches for nothing, so this machine may be unable to build it."""
+        """Return the plan of a variant.
+
+        Nothing is searched for on this machine, so it may be unable to build the plan.
+        """
         return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 
     def build(self, source: Source) -> Stored:

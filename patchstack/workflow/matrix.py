@@ -14,18 +14,18 @@ from patchstack.workspace import Workspace
 # GitHub's free runners for public repositories, by platform.
 RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 
-# GitHub's limit on the jobs of one matrix.
+# GitHub's limit of jobs in one matrix.
 LARGEST = 256
 _DEFAULT = "cpu"
 
-# The word for no variant, because an empty input means the default.
+# The name that means no variant, because an empty input means the default.
 NOTHING = "none"
 
 
 def runners_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the labels of runners by platform: GitHub's, overridden by those given as `OS/ARCH=LABEL`.
+    """Return the labels of runners by platform.
 
-    Raises `UsageError`.
+    The defaults are GitHub's runners. Those given as `OS/ARCH=LABEL` override them. Raises `UsageError`.
     """
     runners = dict(RUNNERS)
     for text in given:
@@ -39,8 +39,11 @@ def runners_of(given: Iterable[str]) -> dict[str, str]:
 def workspace_matrix(
     workspace: Workspace | None, *, variants: Sequence[str], suites: Sequence[str], runners: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Return the matrix of a workspace's variants and suites, or without a workspace of the shipped variants. Suites
-    are read only if they are requested. Raises the errors of `matrix` and `read_suites`."""
+    """Return the matrix of a workspace's variants and suites.
+
+    Without a workspace, it has the shipped variants. Suites are read only if they are requested. Raises the errors of
+    `matrix` and `read_suites`.
+    """
     if workspace is None:
         return matrix(load_variants(()), (), (), variants=variants, suites=suites, runners=runners)
     configured = [one.variant for one in workspace.series if one.variant is not None]
@@ -58,12 +61,16 @@ def matrix(
     suites: Sequence[str] = (),
     runners: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Return a job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite`
-    (empty if none was requested), and `args`, the options of `patchstack build` on a runner without a GPU, where CUDA
-    programs cannot start and the proof `runs` may be INVALID.
+    """Return a job for every variant and suite.
+
+    A job has `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty if none was requested), and
+    `args`. `args` are the options of `patchstack build` on a runner without a GPU. CUDA programs cannot start there, so
+    the proof `runs` may be INVALID.
 
     A variant is given as `NAME`, or as `NAME@OS/ARCH` for a different platform. The default is `cpu` and the variants
-    that the series are `configured` for. Raises `UsageError` for names that do not exist, and too many jobs.
+    that the series are `configured` for.
+
+    Raises `UsageError` for names that do not exist, and for too many jobs.
     """
     wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
     chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]

@@ -15,8 +15,11 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The decision on a patch for a document: its id, and its path relative to the document. `switch_unproven` is the
-    reason why a switch has no gate; empty if there is no such switch."""
+    """The decision that accepted a patch, for a document.
+
+    It has the id, and the path relative to the document. `switch_unproven` is the reason why a switch has no gate. It
+    is empty if every switch has one.
+    """
 
     id: str
     path: str
@@ -25,7 +28,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetadata:
-    """A series with its patches in order. `decisions` has the decision that accepted a patch, by the patch's file."""
+    """A series with its patches in order.
+
+    `decisions` has, by file of a patch, the decision that accepted the patch.
+    """
 
     name: str
     directory: Path
@@ -33,7 +39,7 @@ class SeriesMetadata:
     decisions: Mapping[str, AcceptedBy]
 
     def seen_from(self, place: Path) -> tuple[str, dict[str, Accepted]]:
-        """Return the series' directory, and the decisions by patch file, with paths relative to `place`."""
+        """Return the series' directory, and the decisions by patch file. Their paths are relative to `place`."""
         decisions = {
             file: Accepted(
                 id=one.id, path=os.path.relpath(one.path.resolve(), place), switch_unproven=one.switch_unproven

@@ -1,4 +1,7 @@
-"""Measure servers from end to end: a server at a URL, or one started from a build, with a client next to it."""
+"""Measure servers from end to end.
+
+A server is at a URL, or is started from a build with a client on the same machine.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,12 @@ _SPARE = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadWanted:
-    """A load from the user. `arrivals` is a kind or `file:PATH` (None: the default). `concurrency` 0 means not given.
-    `requests` 0 means as many as are in flight, or as the file has. `prefix` is `nonce` or `shared:N`. `slo` are bounds
-    like `ttft=500,tpot=50`."""
+    """A load as the user describes it.
+
+    `arrivals` is a kind of arrivals or `file:PATH`; None means the default. `concurrency` is 0 if not given. `requests`
+    is 0 for as many as are in flight, or as the file has. `prefix` is `nonce` or `shared:N`. `slo` has limits like
+    `ttft=500,tpot=50`.
+    """
 
     chat: bool
     model: str
@@ -57,8 +63,11 @@ class LoadWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that was started for a run, with values from its final output: the totals of its admission trace (None:
-    not requested), and how many graphs it reused (None: not reported)."""
+    """A server that was started for a run, with values from its final output.
+
+    These are the totals of its admission trace (None if not requested), and the number of graphs that it reused (None
+    if not reported).
+    """
 
     programs: str
     key: str | None
@@ -71,7 +80,7 @@ class ServerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRun:
-    """A run: its plan, its record with the sha256 of the stored file, and its figures."""
+    """A run: its plan, its record, the sha256 of the stored record file, and its figures."""
 
     plan: Plan
     terms: LoadTerms
@@ -83,8 +92,11 @@ class ServeRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerWanted:
-    """A server to start: the programs (a build's key or a directory), the model's file, additional arguments,
-    variables, and the image of the client (None: that of the programs)."""
+    """A server to start.
+
+    It has the programs (a build's key or a directory), the file of the model, additional arguments, and variables. It
+    also has the image of the client; None means the image of the programs.
+    """
 
     what: str
     model: Path
@@ -155,7 +167,7 @@ def serve_url(plan: Plan, terms: LoadTerms, key: str) -> ServeRun:
 
 
 def serve_build(plan: Plan, terms: LoadTerms, wanted: ServerWanted, where: Where) -> ServeRun:
-    """Start a server of a build, measure it with a client next to it, and stop it.
+    """Start a server of a build, measure it with a client on the same machine, and stop it.
 
     Raises the errors of `open_runner`, and `MissingError` for a server that does not start.
     """
@@ -210,7 +222,7 @@ def _run(plan: Plan, terms: LoadTerms, content: bytes, server: ServerRun | None)
 
 
 def _unmeasured(said: str, ending: Ending) -> Exception:
-    """Return why a client left no record."""
+    """Return the reason why a client left no record."""
     last = next((line for line in reversed(said.splitlines()) if line.startswith("failed ")), "")
     if last:
         return ServingFailed(last.removeprefix("failed "))
@@ -222,7 +234,7 @@ def _unmeasured(said: str, ending: Ending) -> Exception:
 def _arrivals(
     wanted: LoadWanted, problems: list[str]
 ) -> tuple[str, tuple[float, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the kind of arrivals, the times of a file, and the tokens of prompts and answers."""
+    """Return the kind of arrivals, the times from a file, and the numbers of tokens of prompts and answers."""
     usual = POISSON if wanted.rate > 0 else CLOSED
     kind = wanted.arrivals or usual
     prompts, most = (wanted.prompt_tokens,), (wanted.max_tokens,)
@@ -239,7 +251,10 @@ def _arrivals(
 
 
 def _read_file(path: Path, wanted: LoadWanted, problems: list[str]) -> list[tuple[float, int, int]]:
-    """Return the lines of a file of arrivals: seconds, and optionally prompt tokens and tokens to generate."""
+    """Return the entries of a file of arrivals.
+
+    A line has seconds and, optionally, the number of prompt tokens and of tokens to generate.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -295,8 +310,10 @@ def interrupted(run: ServeRun) -> bool:
 
 
 def chosen_programs(bin_directory: Path | None, build: str | None) -> str | None:
-    """Return the directory or build that names a server's programs; None for none. Raises `UsageError` if both are
-    given."""
+    """Return the directory or build that the user named for a server's programs, or None.
+
+    Raises `UsageError` if both are given.
+    """
     if bin_directory is not None and build is not None:
         raise OptionConflict("give --bin or --server, not both")
     return f"{bin_directory}/" if bin_directory is not None else build

@@ -1,4 +1,7 @@
-"""The state of a series, with what its lock and its checks add: parked patches, and patches that can go."""
+"""The state of a series, with notes about parked patches and about patches that can be dropped.
+
+The notes come from the lock and the checks of the series.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,17 @@ from patchstack.workspace import SeriesConfig
 def whole_status(
     config: SeriesConfig, cache: Cache, engine: OpenEngine, *, now: datetime, patches: bool
 ) -> SeriesStatus:
-    """Return the result of `read_status`, with a note for each parked patch and for each patch that can be dropped
-    according to its `Drop-Check:`."""
+    """Return the result of `read_status` with more notes.
+
+    There is a note for each parked patch, and for each patch that can be dropped according to its `Drop-Check:`.
+    """
     status = read_status(config, cache, now=now, patches=patches)
     notes = [*parked_notes(config.patches), *_going(config, cache, engine)]
     return replace(status, warnings=(*status.warnings, *notes)) if notes else status
 
 
 def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[str]:
-    with contextlib.suppress(ConfigError):  # status itself reports an unreadable series
+    with contextlib.suppress(ConfigError):  # `status` itself reports an unreadable series
         series = configured_series(config)
         if not any(one.values.get(DROP_CHECK) for one in read_metadata(series)):
             return
@@ -44,6 +49,6 @@ def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[s
 
 
 def going(drop: Drop) -> str:
-    """Return the sentence on a patch that can be dropped."""
+    """Return the sentence about a patch that can be dropped."""
     when = f" ({drop.when})" if drop.when else ""
     return f"{drop.file} can be dropped{when}: check {drop.check} is PASS on the pin alone"

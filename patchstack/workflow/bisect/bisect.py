@@ -30,8 +30,10 @@ class PointState(StrEnum):
 
 
 class Ending(StrEnum):
-    """How a bisection ends. `first-bad` has one answer; `between-skips` has several candidates; the others say why
-    there is no answer."""
+    """The way in which a bisection ends.
+
+    `first-bad` has one answer. `between-skips` has several candidates. The others tell why there is no answer.
+    """
 
     FIRST_BAD = "first-bad"
     BETWEEN_SKIPS = "between-skips"
@@ -42,17 +44,21 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The result: `candidates` are the points that may be the first bad one, in order; exactly one if it was found."""
+    """The result of the search.
+
+    `candidates` are the points that may be the first bad one, in order. If it was found, there is exactly one.
+    """
 
     ending: Ending
     candidates: tuple[int, ...] = ()
 
 
 def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | SearchResult:
-    """Return the point to try next between a good and a bad end, or the answer. Both ends are tried first.
+    """Return the point to try next between a good and a bad end, or the answer.
 
-    The middle of the rest is tried, or the nearest point that was not skipped. A point is the first bad one if it is
-    bad and the one before it is good. If skipped points lie between the two, it may be any of them.
+    Both ends are tried first. Then the middle point is tried, or the point nearest to it that was not skipped. A point
+    is the first bad one if it is bad and the point before it is good. If there are skipped points between the two, any
+    of them may be the first bad one.
     """
     for end, wanted, other in ((bad, PointState.BAD, Ending.ALL_GOOD), (good, PointState.GOOD, Ending.ALL_BAD)):
         if end not in said:
@@ -75,8 +81,10 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
 
 
 def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
-    """Return a bad point with a good one after it, or None. If there is one, good turns bad at several places, and the
-    answer is only one of them."""
+    """Return a bad point and a later good point. Return None if there are none.
+
+    If there are, good turns bad at several places, and the answer of the bisection is only one of them.
+    """
     bad = [point for point, one in said.items() if one is PointState.BAD]
     good = [point for point, one in said.items() if one is PointState.GOOD]
     if bad and good and min(bad) < max(good):
@@ -89,8 +97,10 @@ _SKIP, _ABORT = 125, 128
 
 
 class BisectAborted(PatchstackError):
-    """The command requested the end, was ended by a signal or the time limit, or gave different answers for the same
-    point."""
+    """The bisection was aborted.
+
+    The command requested this, was ended by a signal or the time limit, or gave different results for the same point.
+    """
 
     code = "PS0911"
     exit_code = Exit.INVALID
@@ -98,8 +108,11 @@ class BisectAborted(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One run: the point's index in the row, the result, the exit code (None: nothing was run), wall seconds, the log,
-    and the reason if the command did not decide the result."""
+    """One run.
+
+    It has the index of the point, the result, the exit code (None if nothing was run), the wall time in seconds, and
+    the log. If the command did not decide the result, it also has the reason.
+    """
 
     place: int
     said: PointState
@@ -111,7 +124,10 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """The answer, with all runs in order. `turns_back` is a bad point with a good one after it."""
+    """The result of the bisection, with all runs in order.
+
+    `turns_back` has a bad point and a later good point.
+    """
 
     row: Row
     command: tuple[str, ...]
@@ -130,7 +146,7 @@ class Builder(Protocol):
     """Makes the build of a point for the command."""
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """Return the directory of its binaries, or why there are none; the point is then skipped."""
+        """Return the directory of the binaries. If there are none, return the reason, and the point is skipped."""
         ...
 
 
@@ -144,11 +160,13 @@ def bisect(
     builder: Builder | None = None,
     confirm: bool = False,
 ) -> Bisected:
-    """Find the first point at which a command fails. It runs in a directory that holds the point's tree.
+    """Find the first point at which a command fails.
 
-    `logs` gets one file for each run. `seconds` is the time limit of a run. With `confirm` the first bad point and the
-    one before it are tried again. Raises `UsageError` if the command does not exist, and `BisectAborted` if it ends the
-    search or gives different answers for one point.
+    The command runs in a directory that contains the tree of the point. `logs` gets one file for each run. `seconds` is
+    the time limit of a run. With `confirm`, the first bad point and the point before it are tried again.
+
+    Raises `UsageError` if the command does not exist. Raises `BisectAborted` if the command ends the search or gives
+    different results for the same point.
     """
     argv = _found(command)
     logs.mkdir(parents=True, exist_ok=True)
@@ -179,7 +197,7 @@ def bisect(
 
 
 class _Trial:
-    """Runs the command at points, one after the other."""
+    """Runs the command at one point after the other."""
 
     def __init__(
         self,
@@ -260,8 +278,10 @@ class _Trial:
 
 
 def _found(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command with the absolute path of its program, because it runs in a different directory. A relative
-    path that does not exist here is taken as a program of the tree. Raises `UsageError`."""
+    """Return the command with the absolute path of its program, because it runs in a different directory.
+
+    A relative path that does not exist here is a program of the tree. Raises `UsageError`.
+    """
     if not command:
         raise BadValue("--run is empty", hint="--run 'make test', for example")
     program = shutil.which(command[0])

@@ -1,6 +1,7 @@
-"""Check out trees one after the other in one directory. Only the differences are written.
+"""Check out one tree after the other in the same directory.
 
-Files that a command builds there remain, and unchanged files keep their times, so builds are incremental.
+Only the differences are written. Files that a command builds there remain, and unchanged files keep their times, so
+that builds are incremental.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ class TreeDirectory:
         self._written: dict[bytes, tuple[Entry, _Seen]] = {}
 
     def move(self, tree: str) -> int:
-        """Check out a tree, and return how many files had been changed since the last one. These are restored. Raises
-        `UsageError` for a tree with unsafe paths, and `MissingError` for a full disk."""
+        """Check out a tree. Return the number of files that were changed after the previous check-out.
+
+        The changed files are restored.
+
+        Raises `UsageError` for a tree with unsafe paths, and `MissingError` if the disk is full.
+        """
         changes = list(compare_trees(self._objects, self._tree, tree))
         for change in changes:
             _refuse_unsafe(change.path)
@@ -92,15 +97,17 @@ class TreeDirectory:
         self._written[path] = (entry, seen)
 
     def _make_parents(self, path: bytes) -> None:
-        """Create the directories above a file. A link or file in their place is removed, so that nothing is written
-        outside."""
+        """Create the directories above a file.
+
+        A link or file at the path of a directory is removed, so that nothing is written outside.
+        """
         for parent in map(self._full, _parents(path)):
             if parent.is_symlink() or not parent.is_dir():
                 parent.unlink(missing_ok=True)
                 parent.mkdir()
 
     def _reached(self, path: bytes) -> bool:
-        """Return whether a path leads only through directories."""
+        """Return whether all components before the last one of a path are directories."""
         return all(parent.is_dir() and not parent.is_symlink() for parent in map(self._full, _parents(path)))
 
 
@@ -117,7 +124,7 @@ def _clear(full: Path) -> None:
 
 
 def _seen(full: Path) -> _Seen | None:
-    """Return the properties that show whether a file was touched; None for a file that no longer exists."""
+    """Return the properties that show whether a file was touched. Return None for a file that no longer exists."""
     try:
         found = full.lstat()
     except OSError:

@@ -1,4 +1,7 @@
-"""The points of a bisection: the trees of a series, or upstream's commits with the series on top, and their builds."""
+"""The points of a bisection, and their builds.
+
+The points are the trees of a series, or upstream's commits with the series on top.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,10 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One tree of the row. `name` is for people. `number` is that of a patch (0: the pin). `commit` is an upstream
-    commit."""
+    """One point with its tree.
+
+    `name` is for people. `number` is the number of a patch (0 for the pin). `commit` is an upstream commit.
+    """
 
     name: str
     subject: str
@@ -56,9 +61,14 @@ class Row:
 
 
 def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | None, bad: str | None) -> Row:
-    """Return the patches of a series between `good` and `bad`, numbers or names, or with `to` the upstream commits up
-    to that ref. Raises the errors of `upstream_row`, `NotHeldError` for a patch that does not apply, `ConfigError` for
-    a number or name that no patch has, and `UsageError` if `good` is not before `bad`."""
+    """Return the points of a bisection.
+
+    They are the patches of a series between `good` and `bad`, which are numbers or names. With `to`, they are the
+    upstream commits up to that ref.
+
+    Raises the errors of `upstream_row`, `NotHeldError` for a patch that does not apply, `ConfigError` for a number or
+    name that no patch has, and `UsageError` if `good` is not before `bad`.
+    """
     if to is not None:
         return upstream_row(config, cache, to)
     proven = _applied(config, cache)
@@ -66,7 +76,7 @@ def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | No
 
 
 def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
-    """Return the row of the pin and the tree after every patch."""
+    """Return the row of the pin and of the trees after every patch."""
     trees = _trees(proven)
     points = [Point(name="the pin", subject=proven.sources.base.subject, number=0)]
     for row in proven.verification.rows:
@@ -85,8 +95,12 @@ def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
 
 
 def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
-    """Return the upstream commits from the pin to a ref, each with the series on top: merged three-way, patch by patch,
-    when its tree is needed. Raises the errors of opening upstream, and `UsageError` if there is no commit between."""
+    """Return the upstream commits from the pin to a ref, each with the series on top.
+
+    The series is merged three-way, patch by patch, when the tree of a point is needed.
+
+    Raises the errors of opening upstream, and `UsageError` if there is no commit between the two.
+    """
     proven = _applied(config, cache)
     objects, base = proven.sources.objects, proven.sources.base
     target = open_target(cache, config.upstream, base, to, objects)
@@ -109,7 +123,10 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
 
 
 def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row:
-    """Return the part of a series' row from one patch to another (0: the pin), each a number or a name."""
+    """Return the part of a series' row from one patch to another.
+
+    A patch is given by number or name; 0 is the pin.
+    """
     first = series.place_of(good) + 1 if good is not None else 0
     last = series.place_of(bad) + 1 if bad is not None else len(row.points) - 1
     if first >= last:
@@ -135,7 +152,7 @@ def _applied(config: SeriesConfig, cache: Cache) -> VerifiedSeries:
 
 
 def _trees(proven: VerifiedSeries) -> list[str]:
-    """Return the pin's tree and that after every patch."""
+    """Return the tree of the pin and the tree after every patch."""
     return [proven.verification.base_tree, *(row.tree for row in proven.verification.rows if row.tree is not None)]
 
 

@@ -1,8 +1,8 @@
 """Accept a candidate: check every condition, write the decision, and export the series.
 
-Every step before the decision can be repeated. Builds and observations are stored by key, so a killed run continues
-where it was when it is started again. The decision's file is the commit point. The export follows, which is itself
-atomic.
+Every step before the decision can be repeated. Builds and observations are stored by key, so an interrupted run
+continues where it was when it is started again. Writing the decision's file commits the acceptance. The export follows,
+which is itself atomic.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ Measure = Callable[[BenchTerm, Sequence[Stored]], Measured]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptStep:
-    """One condition of an acceptance and its verdict. `source` is the source of its observations, if it has any."""
+    """One condition of an acceptance, and its verdict.
+
+    `source` is the origin of its observations, if it has any.
+    """
 
     name: str
     verdict: Verdict
@@ -63,16 +66,19 @@ class AcceptStep:
 
 
 def step_line(step: AcceptStep, seconds: float) -> str:
-    """Return a finished step as a line for people, with its duration."""
+    """Return a finished step as a line of text, with its duration."""
     source = f"; {step.source.words}" if step.source is not None else ""
     return f"{step.verdict:<7}  {step.name}: {step.detail}{source} ({clock(seconds)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The requirements of a candidate: the suite (None: no gates), also in its form for the decision, and the
-    comparisons that prove its speed. `brings` are the gates that come with the candidate, and `carried_new` their
-    suites. With `fail_fast`, the first FAIL ends the gates. `engine` opens the engine for commands of checks."""
+    """The requirements for a candidate.
+
+    They have the suite (None for no gates), the same suite in the form for the decision, and the comparisons that prove
+    the speed. `brings` has the gates that come with the candidate, and `carried_new` their suites. With `fail_fast`,
+    the gates end at the first FAIL. `engine` opens the engine for commands of checks.
+    """
 
     suite: Suite | None
     carried: CarriedSuite | None = None
@@ -92,7 +98,7 @@ class Terms:
 
     @property
     def known_gates(self) -> Suite | None:
-        """The suite without the gates that come with the candidate; None if no gate is left."""
+        """The suite without the gates that come with the candidate. It is None if no gate is left."""
         if self.suite is None:
             return None
         left = self.brings.without(self.suite)
@@ -100,7 +106,7 @@ class Terms:
 
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
-    """Return the rejected decisions that the candidates resemble. They are only a warning."""
+    """Return the rejected decisions that the candidates resemble. They only give a warning."""
     rejected = [one for one in ledger.read() if one.outcome is Outcome.REJECTED]
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
@@ -108,8 +114,10 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
 def examine(
     way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf, measure: Measure
 ) -> Iterator[AcceptStep]:
-    """Yield every step in order as soon as it is done. If a part (the mirror, lint, the checks, the prefix, the
-    candidate, the comparisons) has a step that is not PASS, the next part is not started.
+    """Yield every step in order as soon as it is done.
+
+    The parts are the mirror, lint, the checks, the prefix, the candidate, and the comparisons. If a step of a part is
+    not PASS, the next part is not started.
 
     Raises the errors of verifying, building and the engine.
     """
@@ -133,9 +141,9 @@ def examine(
 def decide(
     way: CandidateRange, candidates: Sequence[Candidate], evidence: Mapping[str, Any], ledger: Ledger, *, why: str
 ) -> tuple[Decision, Path]:
-    """Write the acceptance. Call it only with the evidence of steps that are all PASS.
+    """Write the acceptance. Call this only with the evidence of steps that are all PASS.
 
-    If a decision of this format on the same commits has the same basis, it is returned instead of a new one. A new
+    If a decision of this format on the same commits has the same basis, it is returned and none is written. A new
     decision supersedes earlier ones on the same commits.
     """
     same = [one for one in ledger.read() if one.commits == tuple(one.commit for one in candidates)]
@@ -156,8 +164,10 @@ def decide(
 
 
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the basis of a decision: builds, suite, comparisons, and additions of the candidates. Repeated
-    observations give no new decision."""
+    """Return the basis of a decision: builds, suite, comparisons, and additions of the candidates.
+
+    It does not change with repeated observations, so they do not lead to a new decision.
+    """
     steps = evidence.get("steps", ())
     builds, compared = (tuple(step.get(name) for step in steps) for name in ("build", "comparison"))
     brings = evidence.get("brings") or Brings().document()
@@ -165,7 +175,7 @@ def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _switches(brings: Brings) -> Iterator[AcceptStep]:
-    """Yield the steps of switches that are accepted for a reason, without a gate that proves them."""
+    """Yield the steps of switches that no gate proves. They are accepted for the given reason."""
     for one in brings.unproven:
         for switch in one.switches:
             yield AcceptStep(
@@ -188,7 +198,7 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
     if not result.holds:
         detail = result.first_problem or "the series differs from the fork below the candidate"
         after = prove_series(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
-        # An earlier accept was interrupted after its export, or the commit is being decided on again.
+        # An earlier accept was interrupted after its export, or this commit gets a new decision.
         if not after.holds and (end := decided_anew(way)) is not None:
             after = prove_series(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
         if after.holds:
@@ -202,8 +212,9 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
 
 
 def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
-    """Check the series with the candidates against the rules of lint. Only findings in the candidates' patches count;
-    others are only mentioned.
+    """Check the series with the candidates against the rules of lint.
+
+    Only findings in the candidates' patches count. Other findings are only mentioned.
 
     Raises the errors of `plan_with_candidate`, and `ConfigError` for unusable waivers.
     """
@@ -226,7 +237,7 @@ def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
 
 
 def _checked(way: CandidateRange, terms: Terms) -> Iterator[AcceptStep]:
-    """Yield the checks of the patches' promises, on the tree with the candidates."""
+    """Yield the results of the checks of the series, on the tree with the candidates."""
     for row in checked_candidates(way, terms.engine):
         yield AcceptStep(
             name=f"check {row.check.name}",
@@ -237,7 +248,10 @@ def _checked(way: CandidateRange, terms: Terms) -> Iterator[AcceptStep]:
 
 
 def decided_anew(way: CandidateRange) -> str | None:
-    """Return the last commit of the series if it already has the candidates and others after them; else None."""
+    """Return the last commit of the series if the series has the candidates and later commits.
+
+    Return None otherwise.
+    """
     lock = read_lock(way.config.patches) if has_patches(way.config.patches) else None
     known = {patch.commit for patch in lock.patches} if lock is not None else set()
     if lock is None or way.head.oid == lock.head or not {one.oid for one in way.new} <= known:
@@ -255,10 +269,12 @@ def gated(
     built: list[Stored] | None = None,
     then: Commit | None = None,
 ) -> Iterator[AcceptStep]:
-    """Build a commit's tree, check its proofs, and run the suite on it. The gates' references belong to the last build
-    of `built`, on which the gates passed. The new build is appended to `built`. With `then`, a later commit, a
-    reference may also belong to that commit: a gate with a different transcript holds if measurements show the same
-    model as at `then`."""
+    """Build the tree of a commit, check the proofs of the build, and run the suite on it.
+
+    The references of the gates belong to the last build of `built`, on which the gates passed. The new build is
+    appended to `built`. With `then`, a later commit, a reference may belong to that commit instead. Then a gate with a
+    different transcript holds if measurements show the same model as at `then`.
+    """
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None
     if built is not None:
@@ -321,7 +337,7 @@ def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> S
 def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
     """Return the judgement of a changed transcript if the reference may belong to the next build.
 
-    `suite` has only that gate; `referring` observes this build with the next one as its reference.
+    `suite` has only that gate. `referring` observes this build and uses the next build as its reference.
     """
     ((_, again),) = run_suite(suite, referring, of="before, against the candidate")
     if not still_the_same(again):
@@ -330,7 +346,7 @@ def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judg
 
 
 def _referring_to(build: Stored, ready: Runner) -> Runner:
-    """Return the runner with `build` as the build of references and of test programs."""
+    """Return the runner with `build` as the source of references and test programs."""
     programs = programs_of(build, isolated=ready.about.isolated)
     return ready.within(dataclasses.replace(ready.context, reference=programs, judge=programs))
 

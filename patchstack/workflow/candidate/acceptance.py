@@ -28,9 +28,11 @@ from patchstack.workflow.machine import ProvingMachine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result of an acceptance: the steps in order, the decision and the export. Both are None if a step does not
-    hold; then only the evidence for `reject` was written. There is no export if the series already has the commits and
-    others after them."""
+    """The result of an acceptance: the steps in order, the decision, and the export.
+
+    Decision and export are None if a step does not hold. Then only the evidence for `reject` was written. The export is
+    also None if the series already has the commits and later ones.
+    """
 
     series: str
     commits: tuple[str, ...]
@@ -46,7 +48,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBuild:
-    """A build that an acceptance needs: `which` is before or candidate; `known`: it is already stored."""
+    """A build that an acceptance needs.
+
+    `which` is before or candidate. `known` is true if the build is already stored.
+    """
 
     which: str
     commit: str
@@ -57,10 +62,12 @@ class PlannedBuild:
 def warnings(
     way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger
 ) -> tuple[str | None, tuple[Likeness, ...]]:
-    """Return objections to candidates before expensive work: a warning if they are not pushed, and the rejected
-    decisions that they resemble. A candidate may be on its own branch, which is merged into the fork's branch later.
+    """Return objections to candidates before expensive work.
 
-    Raises `NotHeldError` for an unpushed candidate, if the policy requires a push.
+    These are a warning if the candidates are not pushed, and the rejected decisions that they resemble. A candidate may
+    be on its own branch, which is merged into the fork's branch later.
+
+    Raises `NotHeldError` for an unpushed candidate if the policy requires a push.
     """
     config = way.config
     branches = dict.fromkeys((way.fork.branch, config.fork_ref or way.fork.branch))
@@ -87,9 +94,10 @@ def accept(
     told: Callable[[AcceptStep, float], None],
     decided: Callable[[Path], None],
 ) -> Accepted:
-    """Examine candidates. If everything holds, write the decision and export the series, else keep the evidence for
-    `reject`. `candidates` come from `described`. `told` is called with every finished step and its wall time in
-    seconds, `decided` with the decision's file, which is written before the export.
+    """Examine candidates. If everything holds, write the decision and export the series.
+
+    Otherwise, keep the evidence for `reject`. `candidates` come from `described`. `told` is called with every finished
+    step and its wall time in seconds. `decided` is called with the decision's file, which is written before the export.
 
     Raises the errors of verifying, building, the engine and the export.
     """
@@ -107,8 +115,10 @@ def accept(
     made: list[Decision] = []
 
     def commit() -> None:
-        """Write the decision at the commit point: the series did not change since it was verified, and only one step of
-        the export is left."""
+        """Write the decision just before the last step of the export.
+
+        At this point the series has not changed since it was verified.
+        """
         check_unchanged(way.config.patches, read_from)
         decision, file = decide(way, candidates, evidence, ledger, why=why)
         made.append(decision)

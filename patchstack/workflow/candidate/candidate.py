@@ -1,4 +1,4 @@
-"""Candidates: find the fork commits, their changes, and the series with them."""
+"""Find the candidates: their fork commits, their changes, and the series with them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ _LONGEST_DIFF = 512 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRange:
-    """Candidates of a series: the fork's commits up to the last candidate, of which the last `count` are new. `before`
-    is their parent commit: the accepted prefix (the pin, if there is none)."""
+    """Candidates of a series.
+
+    The commits are those of the fork up to the last candidate. The last `count` of them are new. `before` is the parent
+    commit of the first new one, which may be the pin: up to there, everything is accepted.
+    """
 
     config: SeriesConfig
     sources: Sources
@@ -41,7 +44,10 @@ class CandidateRange:
         return self.new[-1]
 
     def source(self, commit: Commit) -> Source:
-        """Return a commit of the fork as a source to build. Its steps are the fork's commits up to this one."""
+        """Return a commit of the fork as a source to build.
+
+        The steps of the source are the fork's commits up to this one.
+        """
         steps = []
         for one in (*self.fork.commits,) if commit.oid != self.sources.base.oid else ():
             label = f"fork commit {one.oid[:12]} ({one.subject})"
@@ -112,8 +118,11 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
 
 
 def described(way: CandidateRange) -> tuple[Candidate, ...]:
-    """Return the new commits in the form of the ledger, with diff, files and symbols. The diffs have the format of the
-    series: if the series contains no upstream text, neither does the ledger."""
+    """Return the new commits as the ledger stores them, with diff, files and symbols.
+
+    The diffs have the format of the series. If the series contains no text of upstream, the ledger contains none
+    either.
+    """
     directories = way.sources.objects.directories
     anchored = way.config.anchored
     with formatting(
@@ -143,8 +152,8 @@ def described(way: CandidateRange) -> tuple[Candidate, ...]:
 
 
 def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str, ...]:
-    """Return the paths that differ between two commits, sorted, with both paths of a rename."""
-    # Compare the trees, not the patch: names in a patch's text are ambiguous (` b/` in a name, quotes), and its message
+    """Return the sorted paths that differ between two commits. For a rename, both paths are included."""
+    # Compare the trees, not the patch. Names in a patch's text are ambiguous (` b/` in a name, quotes), and its message
     # may quote a diff.
     changes = compare_trees(objects, before.tree, after.tree)
     return tuple(sorted(change.path.decode("utf-8", "replace") for change in changes))

@@ -19,8 +19,10 @@ from patchstack.workflow.candidate.candidate import CandidateRange
 def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[CheckRow]:
     """Yield the result of every check on the fork's tree with the candidates.
 
-    A check of a patch that the series does not have yet belongs to a candidate. Candidates get the numbers after the
-    last patch. Raises `ConfigError` for unusable checks.
+    If the series does not have the patch of a check yet, the check belongs to a candidate. Candidates get the numbers
+    after the last patch.
+
+    Raises `ConfigError` for unusable checks.
     """
     checks = read_promises(way.config)
     if not checks:
@@ -48,5 +50,5 @@ def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[Chec
 
 
 def touched_numbers(touched: dict[int | None, frozenset[str]]) -> list[int]:
-    """Return the numbers of patches whose files are known."""
+    """Return the numbers of the patches whose touched files are known."""
     return [number for number in touched if number is not None]

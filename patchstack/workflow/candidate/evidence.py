@@ -1,7 +1,7 @@
 """The evidence in a decision: the steps, the suite, and every record with its digest.
 
-A decision contains the digests of everything that its verdicts are drawn from. `workflow.ledger.check` draws them
-again.
+A decision contains the digests of everything that its verdicts follow from. `workflow.ledger.check` derives the
+verdicts again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from patchstack.workflow.candidate.candidate import CandidateRange
 def evidence_of(
     way: CandidateRange, terms: Terms, steps: Sequence[AcceptStep], kept: Evidence, known: Known
 ) -> dict[str, Any]:
-    """Return the evidence of a decision as JSON, with its records and outputs put into `kept`.
+    """Return the evidence of a decision as JSON, and put its records and outputs into `kept`.
 
     The records come from this machine's cache, or are already recorded evidence.
     """
@@ -54,8 +54,10 @@ def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
 
 
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
-    """Return the terms with copies of their suites for the decision, and of the gates that the change adds. The files
-    that these name are stored in `kept`."""
+    """Return the terms with copies for the decision: of their suites, and of the gates that the change adds.
+
+    The files that these copies name are stored in `kept`.
+    """
     asked = terms.suite.name if terms.suite is not None else None
     others = sorted({one.suite.name for one in terms.brings.gates} - {asked})
 

@@ -1,8 +1,8 @@
-"""The comparisons that `accept:` requires: find them on this machine, check that they compare the two builds, and judge
-them again.
+"""Judge the comparisons that `accept:` requires.
 
-A file that says PASS proves nothing: a comparison counts only with its plan, its pairs and its runs, and only if its
-sides are builds of the candidate and of the commit before it.
+Find them on this machine, check that they compare the two builds, and judge them again. A file that says PASS proves
+nothing. A comparison counts only with its plan, its pairs and its runs, and only if its sides are the builds of the
+candidate and of the commit before it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from patchstack.workflow.bench import Progress, comparisons_in, progress_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The result of one required comparison: the step's name, verdict and words, and its evidence as JSON."""
+    """The result of one required comparison.
+
+    It has the name of the step, the verdict, the explanation, and the evidence as JSON.
+    """
 
     name: str
     verdict: Verdict
@@ -45,8 +48,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A comparison that matches the requirement, with its outcome under the demand: PASS, FAIL or INVALID, and the
-    reason."""
+    """A comparison that matches the requirement.
+
+    It has its outcome (PASS, FAIL or INVALID) and the reason.
+    """
 
     directory: Path
     progress: Progress
@@ -54,7 +59,7 @@ class Drawn:
 
     @property
     def words(self) -> str:
-        """The outcome, for people."""
+        """The outcome as text."""
         judged = self.progress.judged
         return f"comparison {self.progress.plan.comparison}: {judged.outcome}, {judged.reason}"
 
@@ -64,9 +69,9 @@ def measured(
 ) -> Measured:
     """Return the result of one required comparison.
 
-    Every matching comparison of the two builds counts: FAIL if one does not meet the demand, PASS if one meets it and
-    none fails it, else INVALID. `built` are the builds before the candidate and of the candidate. `planned` is the
-    build plan of the term's variant, if it names one.
+    Every matching comparison of the two builds counts. The verdict is FAIL if one of them does not meet the demand.
+    Otherwise it is PASS if at least one meets it, and INVALID if none does. `built` are the builds before the candidate
+    and of the candidate. `planned` is the build plan of the term's variant, if it names one.
     """
     keys = (built[0].key, built[1].key)
     tied = Tied(trees=trees, keys=keys if term.variant is None else None)
@@ -106,8 +111,9 @@ def drawn_again(
     keys: tuple[str, str] | None,
     files: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> tuple[Verdict, str]:
-    """Judge a comparison from its file, as `accept` does. Return the verdict under a demand, and its words. `files` are
-    the files of the builds in `keys`.
+    """Judge a comparison from its file, as `accept` does. Return the verdict under a demand, and the explanation.
+
+    `files` are the files of the builds in `keys`.
 
     Raises `PatchstackError` for a file that is damaged or belongs to other builds.
     """
@@ -127,8 +133,10 @@ def drawn_again(
 def programs_problem(
     progress: Progress, observations: Observations, files: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> str | None:
-    """Return a sentence on a run that loaded a file from outside its build; None if there is none. `files` are the
-    digests of all files of the builds of A and B, by name."""
+    """Return a sentence about a run that loaded a file from outside its build. Return None if there is no such run.
+
+    `files` has the digests of all files of the builds of A and B, by name.
+    """
     for pair in progress.pairs:
         for run in pair.record.runs:
             kept = observations.find(run.key) if run.slot in (A, B) else None
@@ -140,7 +148,7 @@ def programs_problem(
 
 
 def variant_problem(inputs: Mapping[str, Any], plan: BuildPlan) -> str | None:
-    """Return how the inputs of a build differ from those of the variant; None if they do not."""
+    """Return how the inputs of a build differ from those of the variant. Return None if they do not differ."""
     wanted = {
         "platform": plan.platform.value,
         "architecture": plan.arch.cmake if plan.arch else None,
@@ -159,7 +167,10 @@ def _drawn(
     observations: Observations,
     planned: BuildPlan | None,
 ) -> tuple[list[Drawn], list[str]]:
-    """Return the matching comparisons, newest first, and why others of the workload do not match."""
+    """Return the matching comparisons, newest first.
+
+    Also return why other comparisons of the workload do not match.
+    """
     found: list[Drawn] = []
     other: list[str] = []
     files = (_files(built[0]), _files(built[1]))
@@ -200,8 +211,10 @@ def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observat
 
 
 def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) -> dict[str, dict[str, Any]]:
-    """Return the inputs of builds by key: the two given builds, those in the store, and those that the comparison
-    brought."""
+    """Return the inputs of builds by key.
+
+    They come from the two given builds, the store, and the comparison itself.
+    """
     found = read_builds(directory)
     for one in built:
         found[one.key] = dict(one.record.inputs)

@@ -28,8 +28,11 @@ BEFORE = "before"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGate:
-    """A gate that a commit adds: its name in the message, and its definition in the workspace. `brought` is set if only
-    the change's own workspace file has it, and not the policy: then it is not trusted."""
+    """A gate that a commit adds: its name in the message, and its definition in the workspace.
+
+    `brought` is set if the policy does not have the gate, only the change's own workspace file. Then the gate is not
+    trusted.
+    """
 
     commit: str
     named: str
@@ -39,19 +42,22 @@ class NewGate:
 
     @property
     def path(self) -> str:
-        """`SUITE/NAME`, which is unique."""
+        """The unique name `SUITE/NAME`."""
         return f"{self.suite.name}/{self.gate.name}"
 
     @property
     def title(self) -> str:
-        """Its name in reports."""
+        """The gate's name in reports."""
         return f"{self.path} {MARK}" if self.brought is not None else self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brings:
-    """The additions of candidates. `unproven` are the commits with switches that no trusted gate proves, and `reason`
-    is why they may be accepted nevertheless."""
+    """The additions of candidates.
+
+    `unproven` are the commits with switches that no trusted gate proves. `reason` tells why these switches may be
+    accepted nevertheless.
+    """
 
     gates: tuple[NewGate, ...] = ()
     unproven: tuple[Brought, ...] = ()
@@ -89,11 +95,13 @@ def read_brings(
     asked: str | None,
     bring: Callable[[str], BroughtGate] | None = None,
 ) -> Brings:
-    """Return the additions of candidates, with the gates of the workspace. `asked` is the suite that they must pass.
-    `bring` reads a gate that the policy lacks from the change's own workspace file.
+    """Return the additions of candidates, with the gates of the workspace.
 
-    Raises `UsageError` with every missing gate, for a switch without a gate and without a `reason`, and for an unneeded
-    reason.
+    `asked` is the suite that the candidates must pass. `bring` reads a gate from the change's own workspace file if the
+    policy does not have it.
+
+    Raises `UsageError` that lists every missing gate. Raises it also for a switch that has neither a gate nor a
+    `reason`, and for a reason that is not needed.
     """
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems, bring))]
@@ -128,7 +136,7 @@ def _unproven(one: Brought) -> str:
 
 
 def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewGate, Judgement]]:
-    """Judge every gate that the candidates bring, on the build before them or on theirs.
+    """Judge every gate that the candidates add, either on the build before them or on their own build.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -146,13 +154,15 @@ def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewG
 
 
 def judge_new_gate(gate: Gate, runner: Observer, which: str) -> Judgement:
-    """Judge a gate that candidates add. On the build before them it may be impossible."""
+    """Judge a gate that candidates add. It may be impossible to run it on the build before them."""
     return judge_without(gate, runner) if which == BEFORE else judge_gate(gate, runner)
 
 
 def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
-    """Return the verdict of a judgement for the candidates, and the reason: a gate that they add must not PASS before
-    them."""
+    """Return the verdict for the candidates, and the reason.
+
+    A gate that they add must not PASS on the build before them.
+    """
     if which != BEFORE or judgement.verdict is Verdict.INVALID:
         return judgement.verdict, judgement.reason
     if judgement.verdict is Verdict.PASS:
@@ -168,7 +178,7 @@ def _named(
     problems: list[str],
     bring: Callable[[str], BroughtGate] | None,
 ) -> NewGate | None:
-    """Return the gate of a name; if several suites have it, that of the suite that is asked."""
+    """Return the gate of a name. If several suites have it, return the gate of the requested suite."""
     suite, _, gate = name.rpartition("/")
     found = [
         NewGate(commit=one.commit, named=name, suite=of, gate=known)

@@ -34,8 +34,10 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 
 
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
-    """Return the known evidence on exactly these commits, in the form of a decision; empty if there is none or it is
-    damaged."""
+    """Return the known evidence on exactly these commits, in the form of a decision's evidence.
+
+    It is empty if there is no evidence, or if the file is damaged.
+    """
     try:
         document = json.loads(_path(root, way).read_text(encoding="utf-8"))
         known = document["schema"] == SCHEMA and document["commits"] == [one.oid for one in way.new]

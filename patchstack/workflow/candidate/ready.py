@@ -27,7 +27,7 @@ DEVICE_PROOFS = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
 def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
     """Raise `MissingError` with everything that is missing here.
 
-    A known build needs nothing. Raises the errors of resolving a build.
+    A build that is already stored needs nothing. Raises the errors of resolving a build.
     """
     about = machine.connection.engine.about()
     if untrusted := [new.title for new in terms.brings.gates if new.brought is not None and no_sandbox(about)]:
@@ -44,7 +44,7 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
         if found is None:
             unknown.append(inputs)
         else:
-            # Links count, because a program may have several names.
+            # Links also count, because a program may have several names.
             have |= {one.name for one in found.programs.iterdir()} if found.programs.is_dir() else set()
             have |= {Path(one.name).name for one in found.record.binaries}
     missing = list(_missing(unknown, terms, machine, have))
@@ -57,7 +57,7 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
 
 
 def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, have: set[str]) -> Iterator[str]:
-    """Yield what is missing for the builds to make, and for the suite on them."""
+    """Yield what is missing for the builds that must be made, and for the suite on them."""
     if not unknown:
         return
     for package in missing_packages():
@@ -77,7 +77,10 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
 
 
 def not_built(suite: Suite, programs: set[str]) -> dict[str, list[str]]:
-    """Return the programs that gates of a suite run and that are not in `programs`, with the names of the gates."""
+    """Return the programs that gates of a suite run but that are not in `programs`.
+
+    Each has the names of these gates.
+    """
     found: dict[str, list[str]] = {}
     for gate in suite.gates:
         for program in kind_of(gate.kind).programs(gate.settings):
@@ -91,7 +94,7 @@ def _optional(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _disassembles(inputs: Inputs, machine: ProvingMachine) -> bool:
-    """Return whether cuobjdump exists here, or in the toolkit of the build's engine."""
+    """Return whether cuobjdump exists here or in the toolkit of the build's engine."""
     plan = inputs.plan
     if find_cuobjdump() is not None:
         return True

@@ -13,10 +13,11 @@ from patchstack.workflow.candidate.pending import recall
 
 
 def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str] = ()) -> tuple[Decision, Path]:
-    """Write the rejection of the new commits, with the last evidence of `accept`. Return the decision and its file. The
-    fork is not changed.
+    """Write the rejection of the new commits, with the last evidence of `accept`.
 
-    Raises `UsageError` for a rejection without a reason, or of commits that were accepted.
+    Return the decision and its file. The fork is not changed.
+
+    Raises `UsageError` if there is no reason, or if the commits were accepted.
     """
     if not why.strip():
         raise ReasonMissing("a rejection needs a reason", hint='--why "what was seen, and where"')

@@ -1,6 +1,6 @@
-"""Observe some records again on this machine, and draw their verdicts from the new observations.
+"""Observe some records again on this machine, and derive their verdicts from the new observations.
 
-Only stable values are compared: the verdict of the record's gate, and the value that it is drawn from. Times, and
+Only stable values are compared: the verdict of the record's gate, and the value that it follows from. Times, and
 outputs that contain times, differ in every run.
 """
 
@@ -44,7 +44,7 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """A record that was observed again, or the reason why it could not be."""
+    """A record that was observed again, or the reason why this was impossible."""
 
     decision: str
     gate: str
@@ -63,9 +63,11 @@ def audit(
     count: int,
     chance: random.Random,
 ) -> Iterator[Audited]:
-    """Observe some records again, chosen at random among those of all decisions. Yield each result.
+    """Observe some records again, and yield each result.
 
-    `models` are the models of this machine, by their SHA-256. Raises `UsageError` if no decision names a record.
+    The records are chosen at random among those of all decisions. `models` are the models of this machine, by SHA-256.
+
+    Raises `UsageError` if no decision names a record.
     """
     places = [
         (decision, step, str(key))
@@ -120,7 +122,7 @@ def _again(
 def _compared(
     given: Material, gate: Gate, step: Mapping[str, Any], record: Record, seen: Observation
 ) -> tuple[Agreement, str]:
-    """Draw the gate's verdict with the new observation instead of the record."""
+    """Derive the gate's verdict from the new observation in place of the record."""
     new = replace(record, facts={**record.facts, **_facts(seen)}, blobs=_blobs(seen))
     records = [new if one.key == record.key else one for one in given.records.values()]
     which = str(step["which"])
@@ -165,7 +167,10 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
 
 
 def _kept_files(record: Record) -> list[str]:
-    """Return the kept files that a run reads: those in its arguments that it does not make."""
+    """Return the kept files that a run reads.
+
+    These are the files in its arguments, except those that the run itself makes.
+    """
     named = [text[len("{kept:") : -1] for text in record.ingredients["args"] if text.startswith("{kept:")]
     return [name for name in named if name not in record.ingredients["keeps"]]
 
@@ -187,7 +192,7 @@ def _blobs(seen: Observation) -> dict[str, bytes]:
 
 
 def models_here(workspace_models: Mapping[str, Model]) -> dict[str, Path]:
-    """Return the models of a workspace that are on this machine, by the SHA-256 of their content."""
+    """Return the models of a workspace that exist on this machine, by the SHA-256 of their content."""
     found = {}
     for model in workspace_models.values():
         path = Path(model.path)

@@ -1,7 +1,7 @@
-"""Check the gates that came with the candidates of a decision: each must fail without them, and pass with them.
+"""Check the gates that came with the candidates of a decision.
 
-The messages of the commits, which are in the lock, name these gates. So a decision cannot leave one out, or call an
-older gate new.
+Each must fail without the candidates and pass with them. The messages of the commits name these gates, and the lock has
+the messages. So a decision cannot leave out a gate, or call an older gate new.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from patchstack.workflow.ledger.verdicts import PHASES, Material, check_step
 
 
 def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -> None:
-    """Compare the gates and switches of a decision with the commits, and draw the verdicts of the gates again."""
+    """Compare the gates and switches of a decision with its commits. Derive the verdicts of the gates again."""
     decision = given.decision
     brings = decided_brings(decision.evidence)
     commits = _commits(decision, facts)
@@ -37,8 +37,10 @@ def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -
 
 
 def _commits(decision: Decision, facts: SeriesFacts | None) -> tuple[Brought, ...]:
-    """Return the additions of a decision's commits, from their messages; empty if the lock lacks one of them or of the
-    commits before."""
+    """Return the additions of a decision's commits, read from their messages.
+
+    The result is empty if the lock lacks one of these commits or of the earlier ones.
+    """
     patches = facts.lock.patches if facts is not None else ()
     places = [place for place, patch in enumerate(patches) if patch.commit in decision.commits]
     held = [(patch.commit, patch.object) for patch in patches[: max(places, default=-1) + 1]]
@@ -70,7 +72,7 @@ def _check_named(brings: DecidedBrings | None, commits: tuple[Brought, ...], fou
 
 
 def _check_gate(given: Material, one: BroughtGate, found: Findings) -> bool:
-    """Draw the verdicts of a gate again, for both builds."""
+    """Derive the verdicts of a gate again, for both builds."""
     gate = given.gate(one.suite, one.gate)
     if gate is None:
         found.wrong.append(f"new gate {one.path} is not in the suites that the decision carries")

@@ -1,7 +1,7 @@
-"""Check all decisions and evidence in the repository, from the repository alone.
+"""Check all decisions and evidence, using only the repository.
 
-Only ssh-keygen is run, and nothing is fetched. Objects of the pin that exist here prove that trees follow from patches;
-without them that is only asserted.
+Only ssh-keygen is run, and nothing is fetched. With the objects of the pin, the check proves that trees follow from
+patches. If these objects are missing here, that is only asserted.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ OLD_FORMAT = "format 1: outputs not kept, not re-derivable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedDecision:
-    """The findings on a decision. `counts`: it is the current one for a patch of a series. `superseded_by` is the id of
-    the decision that replaced it."""
+    """The findings on a decision.
+
+    `counts` is true if it is the current decision for a patch of a series. `superseded_by` is the id of the decision
+    that replaced it.
+    """
 
     decision: Decision
     findings: Findings
@@ -44,15 +47,18 @@ class CheckedDecision:
 
     @property
     def signed_by(self) -> tuple[str, ...]:
-        """The allowed signers who signed it."""
+        """The allowed signers who signed the decision."""
         return tuple(one.by for one in self.signatures if one.counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCheck:
-    """The findings on a ledger. `problems` belong to no decision: damaged files, records, signatures. `unnamed` are the
-    records that no decision names, `old_records` is the number of records of format 1, `undecided` are the patches
-    without a current decision. `bytes` is the size of evidence and ledger in the repository."""
+    """The findings on a ledger.
+
+    `problems` do not belong to a single decision: damaged files, records, and signatures. `unnamed` are the records
+    that no decision names. `old_records` is the number of records of format 1. `undecided` are the patches without a
+    current decision. `bytes` is the size of evidence and ledger in the repository.
+    """
 
     decisions: tuple[CheckedDecision, ...]
     problems: tuple[str, ...]
@@ -65,17 +71,18 @@ class LedgerCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no wrong findings and no problems."""
         return not self.problems and not any(one.findings.wrong for one in self.decisions)
 
 
 def check_ledger(
     workspace: Workspace, cache: Cache, signers: Signers | None, *, require_signed: bool = False
 ) -> LedgerCheck:
-    """Check every decision of a workspace, and the records that no decision names. With `require_signed`, each patch
-    needs a decision signed by an allowed signer.
+    """Check every decision of a workspace, and the records that no decision names.
 
-    `cache` should be offline. Raises `MissingError` if there are signatures but no ssh-keygen.
+    With `require_signed`, each patch needs a decision signed by an allowed signer. `cache` should be offline.
+
+    Raises `MissingError` if there are signatures and ssh-keygen is missing.
     """
     ledger, kept = Ledger(workspace.root / "ledger"), Evidence(workspace.root / "evidence")
     decisions, problems = ledger.look()
@@ -156,7 +163,7 @@ def _check(
 
 
 def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[str, SeriesFacts], list[str]]:
-    """Return the facts on the series in the repository, by name."""
+    """Return the facts about the series in the repository, by name."""
     found, notes = {}, []
     for config in workspace.series:
         try:
@@ -182,7 +189,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
 
 
 def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> dict[str, str]:
-    """Return, for each decision that no longer counts, the one that replaced it."""
+    """Return the decisions that were replaced. Each has the decision that replaced it."""
     return {
         one.id: counts[one.commits[-1]].id
         for one in decisions
@@ -191,7 +198,7 @@ def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> 
 
 
 def _undecided(facts: Mapping[str, SeriesFacts], counts: Mapping[str, Decision]) -> tuple[str, ...]:
-    """Return the patches without a decision that accepts them."""
+    """Return the patches that no decision accepts."""
     return tuple(
         f"{name}/{patch.file}"
         for name, one in facts.items()

@@ -1,4 +1,7 @@
-"""Judge the comparisons of a decision again, from the files that it names, and compare the results with its steps."""
+"""Judge the comparisons of a decision again.
+
+They are read from the files that the decision names. The results are compared with its steps.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from patchstack.workflow.ledger.finding import Findings
 def check_comparisons(
     decision: Decision, kept: Evidence, builds: Mapping[str, Mapping[str, Any]], found: Findings
 ) -> None:
-    """Judge every comparison of a decision again. `builds` are the steps of the builds, by `before` and `candidate`."""
+    """Judge every comparison of a decision again.
+
+    `builds` has the steps of the builds `before` and `candidate`.
+    """
     steps = [step for step in decision.evidence.get("steps", ()) if isinstance(step, Mapping) and "bench" in step]
     drawn = 0
     for step in steps:

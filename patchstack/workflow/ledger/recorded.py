@@ -1,7 +1,7 @@
 """Decide which recorded evidence counts as known.
 
-A record in the tree is a file that anyone could have written. Outside CI it may answer `gate run`, which then reports
-the source. In CI, and for an acceptance, only records signed by an allowed signer count.
+A record in the tree is a file that anyone could have written. Outside CI, `gate run` may use it and then reports this
+source. In CI, and for an acceptance, only records signed by an allowed signer count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from patchstack.evidence.store import Evidence
 
 
 def in_ci() -> bool:
-    """Return whether this runs in CI, where files of the repository may come from a stranger."""
+    """Return whether this runs in CI, where anyone may have written files of the repository."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
-    """Return the recorded evidence of a workspace that counts here; None if none counts."""
+    """Return the recorded evidence of a workspace that counts here. Return None if no evidence counts."""
     if signers is not None:
         return signed_evidence(root, signers)
     if in_ci():
@@ -30,7 +30,7 @@ def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
 
 
 def signed_evidence(root: Path, signers: Signers) -> Recorded:
-    """Return the records of decisions that an allowed signer signed."""
+    """Return the records of the decisions that an allowed signer signed."""
     ledger = Ledger(root / "ledger")
     signed = [
         one for one in ledger.look()[0] if any(found.counts for found in signatures(one, ledger.directory, signers))

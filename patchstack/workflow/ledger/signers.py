@@ -1,4 +1,4 @@
-"""Find the list of allowed signers: that of a protected branch, or a file outside the checked tree.
+"""Find the list of allowed signers, on a protected branch or in a file outside the checked tree.
 
 The author of a pull request controls every file in it, so a list in the tree under test never counts.
 """
@@ -15,7 +15,9 @@ DEFAULT = "ledger/allowed_signers"
 
 
 def find_signers(given: str, root: Path) -> Signers:
-    """Return the list that `FILE|REF` means: a file outside the repository of `root`, or a `REF` or `REF:PATH` in it.
+    """Return the list of signers that `FILE|REF` names.
+
+    It is a file outside the repository of `root`, or a `REF` or `REF:PATH` in that repository.
 
     Raises `UsageError` for a list in the tree under test, and `MissingError` if it does not exist.
     """

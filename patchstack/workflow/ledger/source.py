@@ -21,8 +21,11 @@ from patchstack.workflow.ledger.finding import Findings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesFacts:
-    """The facts on a series in the repository: its lock, the directory of its patches, and whether its trees were
-    proven to follow from pin and patches (None: the objects for that are missing here)."""
+    """The facts about a series in the repository.
+
+    They have its lock, and the directory of its patches. They also tell whether its trees were proven to follow from
+    pin and patches. This is None if the objects for the proof are missing here.
+    """
 
     lock: Lock
     patches: Path
@@ -30,7 +33,10 @@ class SeriesFacts:
 
 
 def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> bool:
-    """Compare the commits of a decision with the lock and the patch files. Return whether all are in the series."""
+    """Compare the commits of a decision with the lock and the patch files.
+
+    Return whether the series has all of them.
+    """
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     at = [places[commit] for commit in decision.commits if commit in places]
     if len(at) < len(decision.commits) or not at:
@@ -59,7 +65,10 @@ def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> boo
 def check_builds(
     decision: Decision, facts: SeriesFacts, variants: Variants, builds: Mapping[str, Mapping[str, Any]], found: Findings
 ) -> None:
-    """Compare the builds of a decision, by `before` and `candidate`, with the trees of the series and its variant."""
+    """Compare the builds of a decision with the trees of the series and its variant.
+
+    The builds are `before` and `candidate`.
+    """
     evidence = decision.evidence
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     first = places[decision.commits[0]]
@@ -131,7 +140,10 @@ def _check_patch(candidate: Candidate, patch: LockedPatch, directory: Path, foun
 
 
 def _other_variant(name: str, inputs: Mapping[str, Any], variants: Variants) -> str:
-    """Return how the inputs of a build differ from its variant in the workspace; empty if they do not."""
+    """Return how the inputs of a build differ from its variant in the workspace.
+
+    The text is empty if they do not differ.
+    """
     try:
         variant = variants.get(name)
     except PatchstackError:

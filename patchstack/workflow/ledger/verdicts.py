@@ -1,4 +1,7 @@
-"""Draw the verdicts of a decision again, by the gates themselves, from the records that it names."""
+"""Derive the verdicts of a decision again.
+
+The gates themselves derive them from the records that the decision names.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,12 @@ _LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # these tries 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """The input of a decision's verdicts: its records by key, its steps, and the copies of its suites. `steps` are by
-    build and gate; `new_steps`, of gates that came with the candidates, are by build and `SUITE/NAME`. `suite` is the
-    required one, `suites` are all suites in the decision, by name. `places` are the directories of their files, below
-    `root`."""
+    """The input of a decision's verdicts.
+
+    It has the records by key, the steps, and the copies of the suites. `steps` are by build and gate. `new_steps` are
+    the steps of gates that came with the candidates, by build and `SUITE/NAME`. `suite` is the required suite. `suites`
+    has all suites in the decision, by name. `places` are the directories of their files, below `root`.
+    """
 
     decision: Decision
     records: Mapping[str, Record]
@@ -49,7 +54,7 @@ class Material:
 
     @property
     def known_gates(self) -> tuple[Gate, ...]:
-        """The gates of the required suite, without those that came with the candidates."""
+        """The gates of the required suite, except those that came with the candidates."""
         brings = decided_brings(self.decision.evidence) or DecidedBrings()
         new = {one.path for one in brings.gates}
         return (
@@ -71,8 +76,10 @@ class Material:
         *,
         reference: str = "before",
     ) -> Replay:
-        """Return an observer of a build that answers from records, for the gate of a step. The references of gates
-        belong to the build `reference`, unless that is the build itself."""
+        """Return an observer of a build that answers from records, for the gate of a step.
+
+        The references of gates belong to the build `reference`, unless the observed build is that build.
+        """
         files = {str(step["build"]): _texts(step.get("programs")) for step in self.builds.values()}
         for one in (*self.steps.values(), *self.new_steps.values()):
             others = one.get("others")
@@ -94,7 +101,10 @@ class Material:
 
 
 def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[str, Record]:
-    """Return the records that a decision names, by key. Wrong records are reported in `found` and left out."""
+    """Return the records that a decision names, by key.
+
+    Wrong records are omitted and reported in `found`.
+    """
     named = decision.evidence.get("records")
     records = {}
     for key, digest in sorted(named.items()) if isinstance(named, Mapping) else ():
@@ -114,7 +124,10 @@ def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[st
 
 @contextmanager
 def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Material | None]:
-    """Yield the input of a decision's verdicts; None if too much of it is missing, which is reported in `found`."""
+    """Yield the input of a decision's verdicts.
+
+    Yield None if too much of it is missing. This is reported in `found`.
+    """
     evidence = decision.evidence
     records = read_records(decision, kept, found)
     steps = [step for step in evidence.get("steps", ()) if isinstance(step, Mapping)]
@@ -146,8 +159,10 @@ def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Ma
 
 
 def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findings) -> Suite | None:
-    """Return a suite in the decision, with its files below `place`; None if it is missing, which is reported in
-    `found`."""
+    """Return a suite in the decision, with its files below `place`.
+
+    Return None if the suite is missing. This is reported in `found`.
+    """
     content = kept.outputs.read(str(named.get("sha256")), _size(named.get("size")))
     if content is None or carried_name(content) != named.get("name"):
         found.wrong.append(f"the suite {named.get('name')} is missing, or does not match its digest")
@@ -161,7 +176,7 @@ def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findi
 
 
 def check_verdicts(given: Material, found: Findings) -> None:
-    """Draw every verdict again, and compare the results with the steps of the decision."""
+    """Derive every verdict again, and compare the results with the steps of the decision."""
     _check_steps(given, found)
     if given.suite is None:
         found.asserted.append("no gate was asked")
@@ -188,7 +203,7 @@ def check_verdicts(given: Material, found: Findings) -> None:
 
 
 def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
-    """Return the judgement of a gate from the answers of a replay, in the same way as `accept`."""
+    """Return the judgement of a gate from recorded answers. The gate is judged in the same way as by `accept`."""
     judgement = judge_gate(gate, replay)
     if which == "before" and judgement.details.get("kl") and "candidate" in given.builds and given.suite is not None:
         step = given.steps.get((which, gate.name))
@@ -216,8 +231,11 @@ def check_step(
     what: str,
     found: Findings,
 ) -> bool:
-    """Compare a step of a gate with the judgement of its records, and with `drawn`, the verdict and the reason for the
-    candidates. Return whether everything matches; differences are added to `wrong`."""
+    """Compare a step of a gate with the judgement of its records.
+
+    `drawn` is the verdict and the reason for the candidates, which are also compared. Return whether everything
+    matches. Differences are added to `wrong`.
+    """
     build = str(given.builds[str(step["which"])]["build"])
     verdict, reason = drawn
     wrong = []

@@ -1,6 +1,7 @@
-"""Accept a finished sync: check the policy's requirements, then write the branch, the series, and last the pin.
+"""Accept a finished sync.
 
-Once writing has begun, it must be finished, by the next `--accept` if it was interrupted. Every step can be repeated.
+First check the policy's requirements. Then write the branch, the series and, last, the pin. Writing that was
+interrupted must be completed by the next `--accept`. Every step can be repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from patchstack.workspace.write import move_pin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result: the record of the sync, and the repository if it was not removed (`kept`)."""
+    """The result: the record of the sync. `kept` is the repository if it was not removed."""
 
     state: SyncState
     record: Path
@@ -40,12 +41,14 @@ class Accepted:
 
 
 def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
-    """Accept the new branch: write it to the fork, its series to the workspace, and move the pin. `proving` is for the
-    suite that the policy names.
+    """Accept the new branch.
 
-    Raises `UsageError` if the sync is not ready. Raises `NotHeldError` for a patch that was skipped without a reason, a
-    fork or series that changed meanwhile, and a failing command or gate of the policy, and `NotJudged` for a gate that
-    is INVALID. Nothing is then written.
+    This writes the branch to the fork and its series to the workspace, and moves the pin. `proving` is for the suite
+    that the policy names.
+
+    Raises `UsageError` if the sync is not ready. Raises `NotHeldError` for a patch that was skipped without a reason,
+    for a fork or series that changed meanwhile, and for a failing command or gate of the policy. Raises `NotJudged` for
+    a gate that is INVALID. Nothing is written in these cases.
     """
     with work.alone():
         state = work.the_state()
@@ -76,7 +79,7 @@ def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
 
 
 def _closed(work: SyncWorkspace, state: SyncState) -> Accepted:
-    """Remove the repository, because the fork has the branch, and nobody added anything."""
+    """Remove the repository. The fork now has the branch, and nobody made more commits."""
     tree_of(state).remove()
     work.clear()
     return Accepted(state=state, record=_record_file(work, state), kept=None)
@@ -132,7 +135,10 @@ def _fork_head(work: SyncWorkspace, state: SyncState) -> str:
 
 
 def _publish(config: SeriesConfig, state: SyncState) -> None:
-    """Add the new branch to the fork. Existing branches do not change. A fork at a URL must already have it."""
+    """Add the new branch to the fork. Existing branches do not change.
+
+    If the fork is at a URL, it must already have the branch.
+    """
     if config.fork is None:
         return
     if is_url(config.fork):
@@ -161,8 +167,10 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
 
 
 def _give_way(fork: Repository, state: SyncState, old: str) -> None:
-    """Rename the fork's branch, because the new one takes its name. Raises `UsageError` if a work tree has it checked
-    out, because the files would no longer match the branch."""
+    """Rename the fork's branch, because the new branch takes its name.
+
+    Raises `UsageError` if a work tree has the branch checked out, because the files would no longer match the branch.
+    """
     listed = git.read(fork.path, "worktree", "list", "--porcelain").stdout.decode("utf-8", "replace")
     bare = git.read(fork.path, "rev-parse", "--is-bare-repository").stdout.strip() == b"true"
     if f"branch refs/heads/{state.branch}" in listed.splitlines() and not bare:
@@ -178,7 +186,8 @@ def _give_way(fork: Repository, state: SyncState, old: str) -> None:
 
 
 def _warn_of_push(work: SyncWorkspace, state: SyncState) -> None:
-    # Not refused here: the fork got the branch from `_publish`, so nobody can have pushed it. The next export checks.
+    # A branch that is not pushed is not refused here: `_publish` has only just created it in the fork. The next export
+    # checks this.
     if work.config.fork is None:
         return
     fork = Repository.open(work.config.fork, Path(work.config.fork))

@@ -37,7 +37,10 @@ Versions = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """An option of the build, its default before and after (None: it does not exist), and a file that has it."""
+    """An option of the build.
+
+    It has the default before and after, and a file that has the option. A default is None if the option does not exist.
+    """
 
     name: str
     old: str | None
@@ -47,7 +50,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A requirement in the build files, in their words, before and after. `what` is its subject."""
+    """A requirement, quoted from the build files before and after. `what` is its subject."""
 
     what: str
     old: Versions
@@ -56,8 +59,11 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainChanges:
-    """All changes. `submodules` are paths with the commit before and after (None: it does not exist). `unread` are
-    files whose contents are not available."""
+    """All changes that matter for builds.
+
+    `submodules` are paths with the commit before and after (None if the submodule does not exist). `unread` are files
+    whose contents are not available.
+    """
 
     options: tuple[Setting, ...]
     requirements: tuple[Requirement, ...]
@@ -71,7 +77,7 @@ class ToolchainChanges:
 
 
 def compare_toolchains(objects: Objects, old: str, new: str) -> ToolchainChanges:
-    """Compare the build files of two trees. Files that did not change are not read."""
+    """Compare the build files of two trees. Unchanged files are not read."""
     changes = list(compare_trees(objects, old, new))
     build = [change for change in changes if _is_build_file(change.path)]
     want_contents(objects, build)
@@ -124,7 +130,7 @@ def _text(objects: Objects, change: PathChange, side: str, unread: list[str]) ->
 
 
 def _settings(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return every option with its default and its file; the first file counts."""
+    """Return every option with its default and its file. If several files have an option, the first file counts."""
     found: dict[str, tuple[str, str]] = {}
     for file, text in texts.items():
         for pattern in (_OPTION, _CACHED):

@@ -1,5 +1,8 @@
-"""The checks before a sync moves the pin: the commands of the policy, and its suite on a build of the new branch. Every
-finished step is written to the sync's report."""
+"""The checks before a sync moves the pin.
+
+They are the commands of the policy, and its suite on a build of the new branch. Every finished step is written to the
+sync's report.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from patchstack.workflow.sync.state import Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
 LONGEST = 24 * 3600.0  # the time limit of a required command, in seconds
-_SHOWN = 20  # lines of its output
+_SHOWN = 20  # number of lines that are kept of its output
 
 
 class NotJudged(PatchstackError):
@@ -45,12 +48,15 @@ class Proving:
 
 
 ProvingOf = Callable[[], AbstractContextManager[Proving]]
-"""Opens the engine. Called only after the commands succeeded."""
+"""Opens the engine. It is called only after the commands succeeded."""
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
-    """Return the checks of an earlier `--accept` that failed or was killed: `verdict` (None before the end) and
-    `steps`. None if no accept was started, or if the branch changed since then."""
+    """Return the checks of an earlier `--accept` that failed or was interrupted.
+
+    They have `verdict` (None before the end) and `steps`. Return None if no accept was started, or if the branch
+    changed since then.
+    """
     if state.phase is not Phase.READY or state.report is None:
         return None
     found: Mapping[str, Any] | None = state.report.get("checks")
@@ -58,9 +64,11 @@ def interrupted(state: SyncState) -> Mapping[str, Any] | None:
 
 
 def check(work: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
-    """Check a finished sync against the policy. Return its state, with every step in the report.
+    """Check a finished sync against the policy.
 
-    Raises `NotHeldError` at the first step that fails, `NotJudged` at one that could not be judged.
+    Return the state of the sync, with every step in its report.
+
+    Raises `NotHeldError` at the first step that fails, and `NotJudged` at the first step that could not be judged.
     """
     if not work.config.sync_require and work.config.sync_suite is None:
         return state
@@ -80,7 +88,7 @@ def check(work: SyncWorkspace, state: SyncState, objects: Objects, proving: Prov
 
 
 def _asked(work: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
-    """Yield the steps of the commands, and then of the suite if all commands succeeded."""
+    """Yield the steps of the commands. If all commands succeeded, yield the steps of the suite."""
     for step in _commands(work, state):
         yield step
         if step.verdict is not Verdict.PASS:
@@ -125,7 +133,7 @@ def _commands(work: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
 
 
 def environment_of(work: SyncWorkspace, state: SyncState) -> dict[str, str]:
-    """Return the user's environment, without variables for git that a hook or CI may have set."""
+    """Return the user's environment without the variables for git that a hook or CI may have set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(work.workspace.path)}
     return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}

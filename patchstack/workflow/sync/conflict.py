@@ -1,7 +1,7 @@
 """Explain the conflicts of a patch: the file, both sides, and the upstream commit that changed the lines.
 
-The commit is found by text, not by position: lines that one side has and the base lacks (or the reverse) are searched
-in the lines that upstream's commits between the pins removed and added.
+The commit is found by text, not by position. Lines that only one side or only the base has are searched for in the
+changes of upstream's commits between the pins.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from patchstack.workflow.sync.state import LEFT_OUT, Item
 from patchstack.workflow.sync.worktree import SyncTree
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
-_SHOWN = 40  # lines of a side; the rest is only counted
-_NAMED = 3  # upstream commits listed for a file
-_TELLING = 20  # a commit with fewer conflicting lines than this fraction of the first one's is not listed
+_SHOWN = 40  # limit of shown lines of a side; the others are only counted
+_NAMED = 3  # limit of listed upstream commits for a file
+_TELLING = 20  # A commit is listed only if it has at least this fraction of the first commit's conflicting lines.
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One place of a file where both sides changed the same lines. `line` is that of the first marker."""
+    """One place of a file where both sides changed the same lines. `line` is the line of the first marker."""
 
     line: int
     ours: tuple[str, ...]
@@ -37,8 +37,11 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mover:
-    """An upstream commit that changed the lines around a patch. `lines` is the number of conflicting lines that it
-    changed; `pull_request` is the number at the end of its subject."""
+    """An upstream commit that changed the lines around a patch.
+
+    `lines` is the number of conflicting lines that the commit changed. `pull_request` is the number at the end of its
+    subject.
+    """
 
     commit: str
     author: str
@@ -50,8 +53,11 @@ class Mover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """A file in conflict. `how` says what each side did to it. `movers` are the upstream commits that caused it, the
-    likeliest first. `left_out` are patches that the current patch builds on and that were left out."""
+    """A file in conflict.
+
+    `how` tells what each side did to the file. `movers` are the upstream commits that caused the conflict, the
+    likeliest first. `left_out` are patches that were left out and that the current patch builds on.
+    """
 
     path: str
     how: str
@@ -62,7 +68,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Commit:
-    """An upstream commit with the lines it removed and added in a file."""
+    """An upstream commit, with the lines that it removed and added in a file."""
 
     mover: Mover
     removed: frozenset[str]
@@ -78,8 +84,11 @@ def explain(
     items: Sequence[Item],
     moved: Mapping[str, str],
 ) -> tuple[Collision, ...]:
-    """Explain the conflicts in a sync's work tree. `items` are the patches before the current one. `moved` are files
-    that git moved because of a renamed directory: the new name to the patch's name."""
+    """Explain the conflicts in a sync's work tree.
+
+    `items` are the patches before the current one. `moved` has files that git moved because of a renamed directory: it
+    maps the new name to the name in the patch.
+    """
     found = (_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
     return tuple(replace(one, how=_led(moved[one.path], one.path)) if one.path in moved else one for one in found)
 
@@ -124,7 +133,7 @@ def read_regions(text: str) -> Iterator[Region]:
 
 
 def shortened(lines: Sequence[str]) -> list[str]:
-    """Return the lines to show: all if there are few, else the first ones and the number of the rest."""
+    """Return the lines to show. If there are many, return only the first lines and the number of the others."""
     if len(lines) <= _SHOWN:
         return list(lines)
     return [*lines[: _SHOWN - 1], f"… and {len(lines) - _SHOWN + 1} lines more"]
@@ -185,8 +194,10 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
 
 
 def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
-    """Return the commits with conflicting lines, those with the most lines first, and of equal ones the earlier
-    first."""
+    """Return the commits with conflicting lines.
+
+    Those with the most lines come first. For equal numbers, the earlier commit comes first.
+    """
     taken = {line for one in regions for line in _only(one.base, one.ours)}
     brought = {line for one in regions for line in _only(one.ours, one.base)}
     found = []
@@ -204,22 +215,26 @@ def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover
                     lines=lines,
                 )
             )
-    # One or two matching lines among many are a coincidence: such text is common.
+    # One or two matching lines among many are coincidence, because such text is common.
     most = max((mover.lines for mover in found), default=0)
     return sorted((mover for mover in found if mover.lines * _TELLING >= most), key=lambda mover: -mover.lines)
 
 
 def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
-    """Yield the characteristic lines of one side that the other lacks. A lone brace does not show its origin."""
+    """Yield the characteristic lines of one side that the other side lacks.
+
+    A line with only a brace, for example, does not show its origin.
+    """
     there = set(other)
     return (line.strip() for line in one if line not in there and len(line.strip()) > 2)
 
 
 def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
-    """Yield the upstream commits between the pins that touch a file, oldest first, with the lines they removed and
-    added.
+    """Yield the upstream commits between the pins that touch a file, oldest first.
 
-    Contents may be missing in a partial clone; the lines are then empty."""
+    Each has the lines that it removed and added. In a partial clone, contents may be missing. Then these lists are
+    empty.
+    """
     span = (f"{pin}..{to}", "--", f":(literal){path}")
     options = (*_LOG, _FORMAT, "--date=short")
     shown = tree.log("-p", "-U0", *options, *span) or tree.log(*options, *span)
@@ -269,7 +284,7 @@ def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
 
 
 def _touches(objects: Objects, item: Item, path: str, colliding: Counter[str]) -> bool:
-    """Return whether a patch's own change has conflicting lines in a file."""
+    """Return whether a patch itself changes any of the conflicting lines of a file."""
     for change in compare_trees(objects, item.before, item.tree):
         if change.path.decode("utf-8", "surrogateescape") == path:
             changed = _lines(objects, change.path, change.old) ^ _lines(objects, change.path, change.new)
@@ -285,7 +300,10 @@ def _text(path: Path) -> str:
 
 
 def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -> Mover | None:
-    """Return the upstream commit with the change of a patch, if one has at least half of its lines."""
+    """Return the upstream commit that contains the change of a patch.
+
+    It must have at least half of the lines of that change.
+    """
     scores: Counter[str] = Counter()
     movers: dict[str, Mover] = {}
     total = 0
@@ -301,6 +319,6 @@ def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -
 
 
 def _lines(objects: Objects, path: bytes, entry: tuple[int, str] | None) -> set[str]:
-    """Return the characteristic lines of a file, without indentation."""
+    """Return the characteristic lines of a file without their indentation."""
     lines = content(objects, entry, path).decode("utf-8", "replace").split("\n")
     return {line.strip() for line in lines if len(line.strip()) > 2}

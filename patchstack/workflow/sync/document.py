@@ -17,7 +17,10 @@ T = TypeVar("T", bound=Part)
 
 
 class SettingEntry(Part, frozen=True, kw_only=True):
-    """A CMake option or a submodule: its old and new value, null if it did not or does not exist."""
+    """A CMake option or a submodule, with its old and new value.
+
+    A value is null if the option or submodule did not exist at that pin.
+    """
 
     name: str
     old: str | None
@@ -34,8 +37,10 @@ class RequirementEntry(Part, frozen=True, kw_only=True):
 
 
 class ToolchainEntry(Part, frozen=True, kw_only=True):
-    """The changes between two pins that matter for builds. `files` are changed build files, `unread` those whose
-    contents are not available."""
+    """The changes between two pins that matter for builds.
+
+    `files` are changed build files. `unread` are changed build files whose contents are not available.
+    """
 
     options: tuple[SettingEntry, ...]
     requirements: tuple[RequirementEntry, ...]
@@ -45,7 +50,10 @@ class ToolchainEntry(Part, frozen=True, kw_only=True):
 
 
 class RegionEntry(Part, frozen=True, kw_only=True):
-    """A place that both sides changed, with the lines of each. `line` is that of the first marker, from 1."""
+    """A place that both sides changed, with the lines of each side.
+
+    `line` is the line of the first marker, from 1.
+    """
 
     line: int
     ours: tuple[str, ...]
@@ -54,8 +62,10 @@ class RegionEntry(Part, frozen=True, kw_only=True):
 
 
 class MoverEntry(Part, frozen=True, kw_only=True):
-    """An upstream commit that changed the lines around a patch. `lines` is the number of conflicting lines that it
-    changed."""
+    """An upstream commit that changed the lines around a patch.
+
+    `lines` is the number of conflicting lines that the commit changed.
+    """
 
     commit: str
     author: str
@@ -66,8 +76,11 @@ class MoverEntry(Part, frozen=True, kw_only=True):
 
 
 class CollisionEntry(Part, frozen=True, kw_only=True):
-    """A file in conflict: what each side did to it, the places, and the upstream commits that caused it, the likeliest
-    first. `left_out` are patches that this one builds on and that were left out."""
+    """A file in conflict.
+
+    It tells what each side did to the file, and lists the places. It also lists the upstream commits that caused the
+    conflict, the likeliest first. `left_out` are patches that were left out and that this patch builds on.
+    """
 
     path: str
     how: str
@@ -77,8 +90,11 @@ class CollisionEntry(Part, frozen=True, kw_only=True):
 
 
 class StopEntry(Part, frozen=True, kw_only=True):
-    """The patch at which the sync waits for a person: at a conflict (`collisions`), or after the patch with the
-    index `place` (to edit it, or because `command` failed)."""
+    """The patch at which the sync waits for a person.
+
+    It waits at a conflict (`collisions`), or after the patch with the index `place`. In the second case the patch is to
+    be edited, or `command` failed.
+    """
 
     number: int | None
     subject: str
@@ -94,8 +110,11 @@ class StopEntry(Part, frozen=True, kw_only=True):
 
 
 class ItemEntry(Part, frozen=True, kw_only=True):
-    """A patch and its result. `change` is null before the report. `stored` is the directory with all sides of an
-    unresolved conflict. `remembered` are files that a remembered resolution settled."""
+    """A patch and its result.
+
+    `change` is null until the report exists. `stored` is the directory with all sides of an unresolved conflict.
+    `remembered` are the files that a remembered resolution settled.
+    """
 
     number: int | None
     file: str | None
@@ -121,15 +140,21 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class ChecksEntry(Part, frozen=True, kw_only=True):
-    """The checks before the pin moves. `verdict` is null while they are not finished."""
+    """The checks before the pin moves.
+
+    `verdict` is null until they are finished.
+    """
 
     verdict: str | None
     steps: tuple[CheckEntry, ...]
 
 
 class ReportEntry(Part, frozen=True, kw_only=True):
-    """A finished sync: the tree of the new series, its patches, and the retired numbers. `holds` and `tree` are
-    null if no patch is left. `checks` are those before the pin moves, `promises` those of the source."""
+    """The report of a finished sync.
+
+    It has the tree of the new series, its patches, and the retired numbers. `holds` and `tree` are null if no patch is
+    left. `checks` are the checks before the pin moves. `promises` are the checks of the source.
+    """
 
     tree: str | None
     patch_count: int
@@ -141,7 +166,10 @@ class ReportEntry(Part, frozen=True, kw_only=True):
 
 
 class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1"):
-    """A sync. `stop` is null unless it waits for a person, `report` until every patch was tried."""
+    """A sync.
+
+    `stop` is null unless the sync waits for a person. `report` is null until every patch was tried.
+    """
 
     series: str
     phase: str
@@ -157,7 +185,10 @@ class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1")
 
 
 def sync_document(state: SyncState) -> SyncDocument:
-    """Return a sync as a document: its phase, every patch, the conflict at which it waits, and the final report."""
+    """Return a sync as a document.
+
+    It has the phase, every patch, the conflict at which the sync waits, and the final report.
+    """
     changes = changes_of(state)
     return SyncDocument(
         series=state.series,
@@ -190,7 +221,7 @@ def sync_document(state: SyncState) -> SyncDocument:
 
 
 def stop_entry(state: SyncState) -> StopEntry | None:
-    """Return the patch at which a sync waits for a person; None if it does not wait."""
+    """Return the patch at which a sync waits for a person. Return None if it does not wait."""
     if (item := state.at_hand) is None or state.stop is None:
         return None
     return _typed({"number": item.number, "subject": item.subject, "commit": item.commit, **state.stop}, StopEntry)
@@ -204,17 +235,20 @@ def report_entry(state: SyncState) -> ReportEntry | None:
 
 
 def changes_of(state: SyncState) -> Mapping[str, str]:
-    """Return the comparison of each commit's change with the old one; empty before the report."""
+    """Return the comparison of each commit's change with the old change. It is empty until the report exists."""
     return state.report["changes"] if state.report is not None else {}
 
 
 def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
-    """Convert JSON of the state to its type."""
+    """Convert JSON from the state to its type."""
     return msgspec.json.decode(msgspec.json.encode(values), type=kind)
 
 
 def counts(state: SyncState) -> dict[str, int]:
-    """Return the number of patches by fate, and of those on the branch the number of changed ones."""
+    """Return the number of patches for each fate.
+
+    Patches on the branch are counted by how their change compares with the old one.
+    """
     found = {fate.value: sum(item.fate is fate for item in state.items) for fate in Fate}
     changes = changes_of(state)
     for kind in (Kind.UNCHANGED, Kind.CONTEXT, Kind.CHANGED):

@@ -1,4 +1,7 @@
-"""The end of a sync: write the series of the new branch next to the old one, verify it, and write the report."""
+"""The end of a sync.
+
+Write the series of the new branch next to the old one, verify it, and write the report.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,10 @@ def finish(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState
 
 
 def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
-    """Return the plan of the new branch's series, based on the series in a directory. Every patch keeps its number and
-    its id, because the commits of the patches are known."""
+    """Return the plan of the new branch's series, based on the series in a directory.
+
+    Every patch keeps its number and its id, because the patch of each commit is known.
+    """
     repository, fork = made_branch(state, objects, base)
     same = {
         item.number: item.result
@@ -65,14 +70,14 @@ def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: C
         base,
         fork,
         ExportPolicy.of(work.config),
-        discard_edits=True,  # the series held when the sync began, and did not change
+        discard_edits=True,  # the series held when the sync began, and has not changed since
         same=same,
         parking={state.park: state.why} if state.park is not None else None,
     )
 
 
 def made_branch(state: SyncState, objects: Objects, base: Commit) -> tuple[Repository, ForkHistory]:
-    """Return the sync's repository, and its branch's commits above the new pin."""
+    """Return the sync's repository, and the commits of its branch since the new pin."""
     repository = Repository.open(state.worktree, Path(state.worktree))
     return repository, read_fork(repository, state.head, base, objects, branch=state.branch)
 

@@ -1,4 +1,4 @@
-"""One step of a sync that the command line requests."""
+"""The step of a sync that the command line requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncOrder:
-    """At most one step: `to` a new pin, or one of the others; none requests the state. The other fields are options of
-    the step. `drop`, `retry` and `edit` are patches, by their numbers or names."""
+    """A request with at most one step.
+
+    The step is `to`, for a new pin, or one of the others. Without a step, the state is requested. The other fields are
+    options of the step. `drop`, `retry` and `edit` are patches, by number or name.
+    """
 
     to: str | None = None
     worktree: Path | None = None
@@ -34,8 +37,10 @@ class SyncOrder:
 
 
 def check_order(order: SyncOrder, *, gates: bool) -> None:
-    """Raise `UsageError` for steps that exclude each other, and for options of a different step. `gates`: an engine or
-    proofs were named."""
+    """Raise `UsageError` for steps that exclude each other, and for options that do not belong to the step.
+
+    `gates` is true if an engine or proofs were named.
+    """
     begins = order.to is not None
     steps = {
         "--to": begins,
@@ -68,8 +73,10 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
 
 
 def take_step(work: SyncWorkspace, order: SyncOrder) -> SyncState | None:
-    """Take the step, and return the state after it; None if the pin is already the new one. Raises the errors of the
-    step."""
+    """Take the step, and return the state after it. Return None if the pin is already the new one.
+
+    Raises the errors of the step.
+    """
     if order.to is not None:
         manner = sync.Manner(
             edits=order.edit, command=order.command, drop_landed=order.drop_landed, unattended=order.unattended

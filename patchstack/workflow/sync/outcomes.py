@@ -1,5 +1,7 @@
-"""The result for every patch on the new pin: the same change, the same change with different context, or a different
-change."""
+"""Compare every patch's change on the new pin with the old one.
+
+It is the same change, the same change with different context, or a different change.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from patchstack.workflow.sync.worktree import SyncTree
 
 
 class Kind(StrEnum):
-    """How a patch's own change compares with the old one."""
+    """The relation between a patch's own change and the old change."""
 
     UNCHANGED = "unchanged"
     CONTEXT = "context only"
@@ -46,9 +48,9 @@ _LEFT_OUT = {
 def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:
     """Compare every patch's change with the old one.
 
-    `unchanged`: the same lines removed and added, in the same order and with the same context (git's patch-id), at any
-    place in the file. `context only`: different context. `changed`: different lines. A patch whose files have the same
-    contents as before needs no patch-id.
+    `unchanged`: the same lines removed and added, in the same order and with the same context (git's patch-id),
+    regardless of the place in the file. `context only`: different context. `changed`: different lines. A patch whose
+    files have the same contents as before needs no patch-id.
     """
     picked = {item.commit: _trees(objects, item.result) for item in items if item.fate is Fate.PICKED and item.result}
     alike = {
@@ -74,6 +76,6 @@ def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> 
 
 
 def _trees(objects: Objects, oid: str) -> tuple[str, str]:
-    """Return the trees before and after a commit's own change."""
+    """Return the trees before and after the commit's own change."""
     made = objects.commit(oid)
     return objects.commit(made.parents[0]).tree, made.tree

@@ -1,4 +1,4 @@
-"""Park a patch, or bring it back, from end to end, or up to a conflict."""
+"""Park or unpark a patch from end to end, or up to a conflict."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def park(work: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
-    """Take a patch out, or bring it back: write the branch to the fork under a new name, and the series and its lock to
-    the workspace, which then names the new branch. A killed run can be continued.
+    """Park or unpark a patch.
 
-    Return the state of the sync if it stopped at a conflict. `sync --continue` takes a person's resolution, and `sync
-    --accept`, or the same command again, finishes. Raises the errors of these commands.
+    The branch is written to the fork under a new name. The series and its lock are written to the workspace, which then
+    names the new branch. An interrupted run can be continued. If there is a conflict, return the state of the sync.
+    Then `sync --continue` takes a person's resolution, and `sync --accept`, or the same command again, finishes.
+
+    Raises the errors of these commands.
     """
     state = work.state()
     if state is None:

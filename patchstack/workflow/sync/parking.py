@@ -1,4 +1,7 @@
-"""Park a patch, or bring it back: a sync onto the same pin, with one patch less or more."""
+"""Park or unpark a patch.
+
+This is a sync onto the same pin, with one patch less or one more.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """A patch by its number, and the reason why it is taken out; `back`: it is brought back."""
+    """A patch to park, by its number, and the reason.
+
+    If `back` is true, the patch is unparked.
+    """
 
     number: int
     why: str = ""
@@ -33,7 +39,7 @@ class Parking:
 
 
 def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
-    """Raise `UsageError` for a number that no patch has, or one that is already parked or not parked."""
+    """Raise `UsageError` for a number that no patch has, or if the patch is already parked or not parked."""
     lock = read_lock(work.config.patches)
     if lock is None:
         raise NotInRange(
@@ -54,8 +60,10 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
 
 
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
-    """Return the new branch's name: the fork's, with the action and the patch, and a counter if the fork has that
-    name."""
+    """Return the new branch's name.
+
+    It is the fork's name with the action and the patch. If the fork already has that name, a counter is added.
+    """
     name = f"{_MARK.sub('', branch)}-with{'' if parking.back else 'out'}-{parking.number:04d}"
     count = 1
     while (
@@ -70,7 +78,9 @@ def _named(name: str, count: int) -> str:
 
 
 def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
-    """Return the patches to bring over, without the parked one, or with the one that comes back at its place.
+    """Return the patches to bring over.
+
+    The parked patch is left out, or the unparked patch is inserted at its place.
 
     Raises `MissingError` if the trees of that patch's commit are not available.
     """
@@ -99,8 +109,10 @@ def _parked(lock: Lock | None, number: int) -> ParkedPatch:
 
 
 def _trees(work: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
-    """Return the trees before and after a parked commit. The commit is written to the sync's repository if only the
-    lock has it."""
+    """Return the trees before and after a parked commit.
+
+    If only the lock has the commit, it is written to the sync's repository.
+    """
     if object_id("commit", parked.object) != parked.commit:
         raise ObjectUnreadable(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
     if not objects.has(parked.commit):

@@ -1,4 +1,7 @@
-"""The checks of a series during a sync: those of a patch run after the patch, all others after the last patch."""
+"""The checks of a series during a sync.
+
+The checks of a patch run after that patch. All others run after the last patch.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,11 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) -> None:
-    """Run the checks on the tree after a patch, for patches that were just brought over, and report those that do not
-    hold. They do not stop the sync, because a person must decide what to change."""
+    """Run the checks on the tree after a patch, and report those that do not hold.
+
+    Only checks of patches that were just brought over are run. Failures do not stop the sync, because a person must
+    decide what to change.
+    """
     checks = [check for check in read_promises(work.config) if check.at_patch]
     numbers = {check.patch for check in checks}
     picked = [item for item in items if item.result is not None and item.number in numbers]

@@ -1,7 +1,7 @@
 """Resolutions that maintainers share: git's rerere records, in a directory that can be committed.
 
 A record is a directory named by the conflict, with the conflicting text (`preimage`) and a person's resolution
-(`postimage`). Only finished ones are shared.
+(`postimage`). Only records with a resolution are shared.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ _LARGEST = 8 * 1024 * 1024
 
 
 def bring(shared: Path, own: Path) -> int:
-    """Copy the shared records to git's, and return their number. Raises `MissingError`."""
+    """Copy the shared records to git's records. Return the number of copied records.
+
+    Raises `MissingError`.
+    """
     return _copy(shared, own)
 
 
 def share(own: Path, shared: Path) -> int:
-    """Copy git's finished records to the shared directory, and return their number. Raises `MissingError`."""
+    """Copy git's finished records to the shared directory. Return the number of copied records.
+
+    Raises `MissingError`.
+    """
     return _copy(own, shared)
 
 
@@ -40,7 +46,7 @@ def _copy(source: Path, target: Path) -> int:
 
 
 def _records(root: Path) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield every finished record: name, conflicting text, resolution. Other files are ignored."""
+    """Yield the name, the conflicting text and the resolution of every finished record. Other files are ignored."""
     for directory in sorted(root.iterdir()) if root.is_dir() else ():
         if not _RECORD.match(directory.name) or directory.is_symlink() or not directory.is_dir():
             continue
@@ -56,7 +62,10 @@ def _plain(path: Path) -> bool:
 
 
 def _keep(record: Path, before: bytes, after: bytes) -> None:
-    """Write a resolution to a record: replace an older one of the same conflict, else add a new record."""
+    """Write a resolution to a record.
+
+    It replaces an older resolution of the same conflict. If there is none, a new record is added.
+    """
     variant = ""
     number = 0
     while (record / f"preimage{variant}").is_file():

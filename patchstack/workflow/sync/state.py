@@ -1,4 +1,7 @@
-"""The state of a sync as a file. It is written atomically after every step, so a killed run can continue."""
+"""The state of a sync as a file.
+
+It is written atomically after every step, so an interrupted run can continue.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,12 @@ _ID = 7  # the minimum number of digits of a commit id
 
 
 class Phase(StrEnum):
-    """The phase of a sync. `stopped` waits for a person at a conflict, `editing` after a patch that is on the branch,
-    and `ready` waits for `--accept`. In `closing` everything is written, and the repository is removed."""
+    """The phase of a sync.
+
+    In `stopped`, it waits for a person at a conflict. In `editing`, it waits for a person after a patch that is on the
+    branch. In `ready`, it waits for `--accept`. In `closing`, everything is written and the repository is being
+    removed.
+    """
 
     PREPARING = "preparing"
     PICKING = "picking"
@@ -49,10 +56,13 @@ LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED, Fate.PARKED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One commit of the fork to bring over. `before` and `tree` are the trees before and after its own change. `number`
-    and `file` are those of its patch, if it has one. `result` is the new commit. `reason` says why it was left out.
-    `remembered` are the files that a remembered resolution settled. `by_hand`: a person resolved or edited it. `stored`
-    is the directory with both sides of an unresolved conflict."""
+    """One commit of the fork to bring over.
+
+    `before` and `tree` are the trees before and after the commit's own change. `number` and `file` are those of its
+    patch, if it has one. `result` is the new commit. `reason` tells why it was left out. `remembered` are the files
+    that a remembered resolution settled. `by_hand` is true if a person resolved or edited it. `stored` is the directory
+    with both sides of an unresolved conflict.
+    """
 
     commit: str
     before: str
@@ -69,19 +79,24 @@ class Item:
 
     @property
     def label(self) -> str:
-        """Its name for people: the patch's number, or the commit's id."""
+        """The commit's name for people: the number of its patch, or its id."""
         return f"{self.number:04d}" if self.number is not None else self.commit[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncState:
-    """A sync. `pin` and `to` are the old and the new pin; `to_name` is the user's name for the new one. `head` is the
-    newest commit made so far. `fork_head` and `digest` show whether fork and series changed since the start. `stop` is
-    the conflict of the current patch, `notes` are messages for the user, `report` is the finished report. `edits` are
-    the commits after which the sync stops, `command` is run after each patch, and `unattended` means that nobody is
-    asked. `landed` are reasons to drop patches, by commit, from canary; None before canary was asked. `drop_landed`
-    says to follow them. `park` is the number of a patch that is taken out, for the reason `why`. `unpark` is the number
-    of one that comes back; `to` is then the pin itself.
+    """The state of a sync.
+
+    `pin` and `to` are the old and the new pin. `to_name` is the user's name for the new pin. `head` is the newest
+    commit made so far. `fork_head` and `digest` show whether fork and series changed since the start.
+
+    `stop` is the conflict of the current patch. `notes` are messages for the user. `report` is the finished report.
+    `edits` are the commits after which the sync stops. `command` is run after each patch. With `unattended`, no person
+    is asked.
+
+    `landed` has the reasons to drop patches, by commit, as found by canary. It is None before canary was asked. With
+    `drop_landed`, these patches are dropped. `park` is the number of a patch to park, for the reason `why`. `unpark` is
+    the number of a patch to unpark. In both cases `to` is the pin itself.
     """
 
     series: str
@@ -114,7 +129,7 @@ class SyncState:
 
     @property
     def at_hand(self) -> Item | None:
-        """The patch that the sync stopped at."""
+        """The patch at which or after which the sync stopped."""
         if self.stop is None:
             return None
         place = self.current if self.phase is Phase.STOPPED else self.stop.get("place")
@@ -127,7 +142,10 @@ class SyncState:
         return replace(self, items=tuple(items))
 
     def rewound(self, place: int) -> SyncState:
-        """Return the state with the patches from an index on not done. Those that were left out remain so."""
+        """Return the state in which the patches from an index on are not done.
+
+        Patches that were left out remain left out.
+        """
         items = [
             replace(item, fate=Fate.PENDING, result=None, remembered=(), by_hand=False, reason="")
             if at >= place and item.fate in (Fate.PICKED, Fate.LANDED)
@@ -139,9 +157,10 @@ class SyncState:
 
 
 def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
-    """Return the indexes of patches by their numbers or, for commits without a patch, by the start of the commit's id.
+    """Return the indexes of patches by number. A commit without a patch is named by the start of its id.
 
-    Raises `UsageError` for names that no patch has, or more than one."""
+    Raises `UsageError` for names that match no patch, or more than one.
+    """
     found = set()
     unknown = []
     for name in names:
@@ -162,7 +181,8 @@ def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
 
 def save_state(directory: Path, state: SyncState) -> SyncState:
     """Write a state atomically, and return it. Raises `MissingError` if it cannot be written."""
-    # Without indentation and copies, because a series may have thousands of patches, and this is written often.
+    # The file is written often, and a series may have thousands of patches. So it has no indentation, and nothing is
+    # copied.
     text = json.dumps({"schema": SCHEMA, **_fields(state), "items": [_fields(item) for item in state.items]})
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -177,7 +197,10 @@ def _fields(value: SyncState | Item) -> dict[str, Any]:
 
 
 def load_state(directory: Path) -> SyncState | None:
-    """Return the state in a directory, or None if there is none. Raises `ConfigError` for a file that is not ours."""
+    """Return the state in a directory, or None if there is none.
+
+    Raises `ConfigError` for a file that patchstack did not write.
+    """
     path = directory / FILE_NAME
     try:
         document = json.loads(path.read_bytes())

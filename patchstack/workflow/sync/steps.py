@@ -32,8 +32,8 @@ from patchstack.workflow.sync.worktree import Unmerged, rewritten
 from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
-_TOGETHER = 250  # patches that one process brings over; a kill may lose at most these
-_SHOWN = 20  # lines of a failing command's output
+_TOGETHER = 250  # number of patches that one process brings over; an interrupted run loses at most these
+_SHOWN = 20  # number of lines that are kept of a failing command's output
 
 
 def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
@@ -82,8 +82,11 @@ def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstr
 
 
 def _refuse_unfetched(work: SyncWorkspace, state: SyncState, count: int) -> None:
-    """Raise for contents that could not be fetched. A URL has all contents, so the network lost them, and a work tree
-    without them would be useless."""
+    """Raise an error for contents that could not be fetched.
+
+    A repository at a URL has all contents, so the cause is the network. A work tree without these contents would be
+    useless.
+    """
     upstream = work.config.upstream
     if count and is_url(upstream) and not work.cache.offline:
         raise NotFetchable(
@@ -106,7 +109,7 @@ def _files(count: int) -> str:
 
 
 def opened(work: SyncWorkspace, state: SyncState) -> Objects:
-    """Return the objects of a sync under way: its repository has, or borrows, all of them."""
+    """Return the objects of a sync under way. Its repository has or borrows all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
     objects.fetch = fetch_into_cache(objects, work.cache, _sources(work))
@@ -114,7 +117,7 @@ def opened(work: SyncWorkspace, state: SyncState) -> Objects:
 
 
 def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Bring over patch after patch until one is in conflict or all are done; then finish."""
+    """Bring over one patch after the other until one is in conflict or all are done. After the last patch, finish."""
     tree = tree_of(state)
     state = _proposed(work, state, objects)
     first, clean = state.current, True
@@ -131,7 +134,7 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
         with task("bringing patches over") as this:
             this.at(place, len(state.items), f"{item.label} {item.subject}")
             if many or place == first or not clean:
-                # Our own state is clean, but a killed run may have left a half-finished step.
+                # The state file is consistent, but an interrupted run may have left a half-finished step.
                 tree.reset(state.head, sync_target.paths_made(objects, item))
                 clean = True
             got = tree.merge(item.commit)
@@ -171,8 +174,11 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
 
 
 def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState | None:
-    """Bring over the remaining patches in one process, up to the first conflict. Return the same state if the first
-    patch conflicts, and None if this git cannot merge so. `fresh`: an earlier run may have left files."""
+    """Bring over the remaining patches in one process, up to the first conflict.
+
+    Return the same state if the first patch conflicts. Return None if this git version cannot merge in this way. If
+    `fresh` is true, an earlier run may have left files.
+    """
     tree = tree_of(state)
     places: list[int] = []
     for place in range(state.current or 0, len(state.items)):
@@ -209,7 +215,7 @@ def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *,
 
 
 def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Ask canary once which patches have landed, and propose to drop them."""
+    """Ask canary once which patches have landed. Propose to drop these patches."""
     if state.landed is not None:
         return state
     with task("looking for patches that have landed"):
@@ -224,7 +230,7 @@ def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
 
 
 def without_landed(state: SyncState) -> SyncState:
-    """Return the state without the patches that have landed, each with the reason."""
+    """Return the state without the patches that have landed. Each has the reason for dropping it."""
     for place, item in enumerate(state.items):
         if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT:
             state = state.with_item(place, fate=Fate.DROPPED, result=None, reason=(state.landed or {})[item.commit])
@@ -234,7 +240,10 @@ def without_landed(state: SyncState) -> SyncState:
 def _not_carried(
     work: SyncWorkspace, state: SyncState, place: int, paths: list[tuple[str, frozenset[int]]], why: str
 ) -> SyncState:
-    """Leave a patch out because the sync is unattended, and store the files that a person needs to carry it later."""
+    """Leave a patch out because no person is asked.
+
+    The files that a person needs to carry it later are stored.
+    """
     item = state.items[place]
     stored = store_sides(work, state, item, tree_of(state), paths)
     shown = stored.relative_to(work.workspace.root).as_posix()
@@ -243,7 +252,7 @@ def _not_carried(
 
 
 def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[str, Any] | None:
-    """Run the command for after each patch. Return the message if it fails."""
+    """Run the command that is configured to run after each patch. Return the message if it fails."""
     if not state.command:
         return None
     item, told = state.items[place], shlex.join(state.command)
@@ -259,9 +268,10 @@ def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[s
 
 
 def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Take a person's edit of the patch after which the sync stopped.
+    """Read a person's edit of the patch after which the sync stopped.
 
-    Raises `NotHeldError` if the edit is not finished."""
+    Raises `NotHeldError` if the edit is not finished.
+    """
     stop = state.stop
     assert stop is not None
     tree, place = tree_of(state), int(stop["place"])
@@ -304,7 +314,10 @@ def _with_landed(work: SyncWorkspace, state: SyncState, place: int, objects: Obj
 
 
 def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Take a person's resolution of the conflict. Raises `NotHeldError` if it is not resolved."""
+    """Read a person's resolution of the conflict.
+
+    Raises `NotHeldError` if the conflict is not resolved.
+    """
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None
     tree.break_locks()
@@ -331,8 +344,10 @@ def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
 
 
 def _fork_of_patches(work: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
-    """Return the history of a series without a fork: its commits, made from lock or patches, in a temporary
-    repository."""
+    """Return the history of a series without a fork.
+
+    Its commits are made from the lock or the patches, in a temporary repository.
+    """
     config, objects, base = work.config, proven.sources.objects, proven.sources.base
     directory = work.directory / "commits"
     shutil.rmtree(directory, ignore_errors=True)
@@ -361,7 +376,7 @@ def _take_objects(own: Repository, work: SyncWorkspace, state: SyncState) -> Non
 
 
 def _sources(work: SyncWorkspace) -> list[str | Path]:
-    """Return the sources of missing contents."""
+    """Return the sources from which missing contents can be fetched."""
     return [remote.source for _, remote in _remotes(work)]
 
 

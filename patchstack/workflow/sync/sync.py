@@ -23,8 +23,11 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a sync runs: it stops after the patches of `edits` (numbers or ids), runs `command` after each patch, drops
-    landed patches, and never waits for a person if it is `unattended`."""
+    """How a sync runs.
+
+    It stops after the patches of `edits` (numbers or ids), and runs `command` after each patch. It may drop landed
+    patches. With `unattended`, it never waits for a person.
+    """
 
     edits: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -35,10 +38,12 @@ class Manner:
 def begin(
     work: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None, manner: Manner = Manner()
 ) -> SyncState | None:
-    """Start a sync to an upstream commit, and run it as far as possible. Return None if the pin is already that commit.
+    """Start a sync to an upstream commit, and run it as far as possible.
 
-    Raises `UsageError` if a sync is in progress or a name is taken, `NotHeldError` for a series that does not hold, and
-    the errors of opening the sources. Writes only its own directory and the new repository.
+    Return None if the pin is already that commit. Only the sync's own directory and the new repository are written.
+
+    Raises `UsageError` if a sync is in progress or a name is taken. Raises `NotHeldError` for a series that does not
+    hold, and the errors of opening the sources.
     """
     with work.alone():
         if (old := work.state()) is not None:
@@ -50,7 +55,7 @@ def begin(
 
 
 def begin_parking(work: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
-    """Start to park a patch, or to bring one back, on the current pin; otherwise like `begin`.
+    """Start to park or unpark a patch on the current pin. In other respects, this is like `begin`.
 
     Raises `UsageError` if the series has no such patch, or no patch of that number is parked.
     """
@@ -119,8 +124,10 @@ def _begin(
 
 
 def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bool = False) -> SyncState:
-    """Continue a sync: take a person's resolution or edit, or finish the step of a killed run. From now on, run
-    `command` after each patch. With `unattended`, leave out the patch of a current conflict.
+    """Continue a sync.
+
+    Take a person's resolution or edit, or finish the step of an interrupted run. From now on, `command` is run after
+    each patch. With `unattended`, the patch of a current conflict is left out.
 
     Raises `NotHeldError` if the conflict is not resolved yet.
     """
@@ -146,14 +153,17 @@ def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: boo
         elif state.phase is Phase.EDITING:
             state = edited(work, state, objects)
             if state.phase is Phase.EDITING:
-                return state  # the command still fails
+                return state  # the command fails again
         return advance(work, state, objects)
 
 
 def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
-    """Stop after patches, so that a person can change them. The sync goes back to those that are already on the branch.
+    """Stop after the given patches, so that a person can change them.
 
-    Raises `UsageError` for a number that no patch has, `NotHeldError` if commits made by hand would be lost."""
+    If a patch is already on the branch, the sync goes back to it.
+
+    Raises `UsageError` for a number that no patch has, and `NotHeldError` if commits made by hand would be lost.
+    """
     with work.alone():
         state = _usable(work)
         chosen = places_of(state.items, names)
@@ -169,7 +179,10 @@ def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
 
 
 def drop_landed(work: SyncWorkspace) -> SyncState:
-    """Leave out every patch that has landed upstream, each with the reason that canary gives, and continue."""
+    """Leave out every patch that has landed upstream, and continue.
+
+    The reasons come from canary.
+    """
     with work.alone():
         state = _usable(work)
         if state.phase is Phase.PREPARING:
@@ -188,9 +201,10 @@ def drop_landed(work: SyncWorkspace) -> SyncState:
 
 
 def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
-    """Refuse to lose commits or resolutions made by hand; with `discard`, keep them under a ref.
+    """Refuse to lose commits or resolutions made by hand. With `discard`, keep them under a ref.
 
-    Raises `NotHeldError`."""
+    Raises `NotHeldError`.
+    """
     tree = tree_of(state)
     if state.phase in (Phase.PREPARING, Phase.PICKING) or not tree.hand_made(state.head):
         return
@@ -205,8 +219,10 @@ def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, wha
 
 
 def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
-    """Leave the current patch out for now, and continue. Raises `NotHeldError` if work made by hand would be lost; with
-    `discard` it is kept under a ref."""
+    """Leave out the current patch for now, and continue.
+
+    Raises `NotHeldError` if work made by hand would be lost. With `discard`, this work is kept under a ref.
+    """
     with work.alone():
         state = _usable(work)
         place = state.current
@@ -242,7 +258,10 @@ def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool =
 
 
 def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
-    """Try left-out patches again. Later ones are made again. Raises `UsageError`."""
+    """Try patches again that were left out. Later patches are made again.
+
+    Raises `UsageError`.
+    """
     with work.alone():
         state = _usable(work)
         chosen = places_of(state.items, names)
@@ -257,9 +276,11 @@ def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -
 
 
 def abort(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
-    """Abort a sync: remove its repository and state. Nothing else was ever changed. Return its last state.
+    """Abort a sync: remove its repository and state, and return its last state.
 
-    Raises `UsageError` if `--accept` has begun to write, and `NotHeldError` for commits made by hand, which would be
+    Nothing else was changed by the sync.
+
+    Raises `UsageError` if `--accept` has begun to write. Raises `NotHeldError` for commits made by hand, which would be
     lost, unless `discard` is set.
     """
     with work.alone():
@@ -307,7 +328,10 @@ def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
 
 
 def _proven(work: SyncWorkspace) -> VerifiedSeries:
-    """Return the current series, which must hold, because the fork is synced and the patches follow it."""
+    """Return the current series after proving that it holds.
+
+    This is required because the fork is synced, and the patches are made from the fork.
+    """
     proven = prove_and_keep(work.config, work.cache)
     found = proven.verification
     merged = proven.sources.fork is not None and proven.sources.fork.merges

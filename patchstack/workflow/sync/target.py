@@ -27,7 +27,7 @@ from patchstack.workflow.sync.worktree import SyncTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The new pin, the upstream repository that has it, and the upstream commits between the pins."""
+    """The new pin, the upstream repository that contains it, and the upstream commits between the pins."""
 
     commit: Commit
     repository: Repository
@@ -35,9 +35,10 @@ class Target:
 
 
 def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Objects) -> Target:
-    """Find the new pin in the upstream, with its history back to the old one.
+    """Find the new pin in the upstream, with the history from the old pin to it.
 
-    Raises `UsageError` if it does not descend from the pin, and `MissingError` if this cannot be determined here.
+    Raises `UsageError` if the new pin does not descend from the old one, and `MissingError` if this cannot be
+    determined here.
     """
     what = "--to"
     repository, commit = Remote.at(upstream, cache).resolve(to, what, until=pin.oid)
@@ -49,8 +50,11 @@ def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Obje
 def patches_of(
     series: Series, lock: Lock | None, commits: Sequence[Commit], rows: Sequence[Row], *, in_order: bool
 ) -> dict[str, PatchFile]:
-    """Return the patch of each commit: the one that verify matched, else the one in the lock, else the only one with
-    its subject. `in_order`: the commits were made from the patches, one from each."""
+    """Return the patch of each commit.
+
+    It is the patch that verify matched, or else the one in the lock, or else the only one with the same subject. With
+    `in_order`, the commits were made from the patches, one from each.
+    """
     if in_order:
         return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}
     by_file = {patch.file: patch for patch in series.patches}
@@ -83,10 +87,10 @@ def items_of(commits: Sequence[tuple[Commit, str]], patches: Mapping[str, PatchF
 def in_one_line(
     objects: Objects, tree: SyncTree, fork: ForkHistory, pin: Commit, to: str
 ) -> tuple[list[tuple[Commit, str]], list[str]]:
-    """Return the fork's own commits, oldest first, each with the tree before it, and notes on lost changes of merges.
+    """Return the fork's own commits, oldest first, each with the tree before it.
 
-    A fork without merges gives its commits. A fork with merges gives the commits of all its branches without the
-    merges. The changes of a merge itself are in no commit, and are reported.
+    Also return notes about lost changes of merges. If the fork has merges, the commits of all its branches are returned
+    without the merges. A change that only a merge made is in none of these commits, so it is reported.
     """
     if not fork.merges:
         before = [pin.tree, *(commit.tree for commit in fork.commits)]
@@ -118,7 +122,7 @@ def paths_made(objects: Objects, item: Item) -> list[bytes]:
 
 
 def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
-    """Yield the contents that merging patches needs: those before and after every change."""
+    """Yield the contents that are needed to merge patches: those before and after every change."""
     for item in items:
         for change in compare_trees(objects, item.before, item.tree):
             for entry in (change.old, change.new):
@@ -145,12 +149,15 @@ def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
 
 
 def synced_name(branch: str, to: str) -> str:
-    """Return the new branch's name: the fork's, without the suffix of an earlier sync, with the new pin's."""
+    """Return the new branch's name.
+
+    It is the fork's name with a suffix for the new pin, in place of the suffix of an earlier sync.
+    """
     return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', branch)}-sync-{to[:9]}"
 
 
 def refuse_branch(branch: str, fork: Repository | None) -> None:
-    """Raise `UsageError` for an invalid branch name, or one that the fork has."""
+    """Raise `UsageError` for an invalid branch name, or for a branch that the fork already has."""
     refuse_name(branch)
     if fork is not None and git.read(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
         raise AlreadyExists(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")

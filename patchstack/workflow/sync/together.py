@@ -1,7 +1,7 @@
 """Merge many patches in one git process, without index and work tree.
 
-`git merge-tree` needs the tree of every step before it starts. Our own merge proposes these trees in memory. A step is
-valid if all steps before it gave the proposed trees, so every tree that is taken is git's.
+`git merge-tree` needs the tree of every step before it starts. patchstack computes these trees in memory with its own
+merge. A step is valid if git gave the same trees for all steps before it. So every tree that is used is git's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from patchstack.workflow.sync.worktree import SyncTree, rewritten
 
 
 def merge_together(objects: Objects, tree: SyncTree, items: Sequence[Item], head: str) -> list[str] | None:
-    """Return the trees that git's merge gives, patch after patch on a commit, up to the first conflict or the first
-    difference from our merge. Return None if this git is too old."""
+    """Return the trees that git's merge gives, patch after patch on a commit.
+
+    They end at the first conflict, or at the first difference from patchstack's own merge. Return None if this git
+    version is too old.
+    """
     picker = Picker(objects)
     supposed = [objects.commit(head).tree]
     for item in items:
@@ -35,7 +38,9 @@ def merge_together(objects: Objects, tree: SyncTree, items: Sequence[Item], head
 
 
 def _stand_in(objects: Objects, item: Item, onto: str) -> bytes:
-    """Return a commit with a tree and with the parent of a patch's commit. This parent is the merge base of the two, so
-    the merge is that of the patch's own change."""
+    """Return a commit with the given tree and with the parent of a patch's commit.
+
+    This parent is the merge base of both, so that the merge applies the patch's own change.
+    """
     raw = objects.read(item.commit)[1]
     return rewritten(raw, onto, objects.commit(item.commit).parents[0])

@@ -1,4 +1,4 @@
-"""An unresolved conflict of an unattended sync: both sides, and the patch, as files in the workspace."""
+"""Store an unresolved conflict of an unattended sync: both sides and the patch, as files in the workspace."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from patchstack.workflow.sync.workspace import OURS, SyncWorkspace
 from patchstack.workflow.sync.worktree import SyncTree
 
 SIDES = {1: "base", 2: "upstream", 3: "patch"}
-"""The stages of a conflicting path, by the directory for its content."""
+"""The stages of a conflicting path. Each has a directory name for its content."""
 
 
 def store_sides(
     work: SyncWorkspace, state: SyncState, item: Item, tree: SyncTree, paths: list[tuple[str, frozenset[int]]]
 ) -> Path:
-    """Store a patch that is not carried: the patch itself, and every side of each file in conflict.
+    """Store a patch that is not carried, and every side of each file in conflict.
 
-    Returns the directory, below `.patchstack/not-carried` of the workspace. Raises `MissingError` if it cannot be
-    written.
+    Return the directory, which is below `.patchstack/not-carried` of the workspace.
+
+    Raises `MissingError` if it cannot be written.
     """
     place = work.workspace.root / OURS / "not-carried" / f"{state.series}-{state.to[:12]}" / item.label
     try:

@@ -23,8 +23,11 @@ WHO = "patchstack sync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncWorkspace:
-    """The directories of a sync of one series. `directory` has its state and is used by nothing else. `shared` has the
-    resolutions that maintainers share. `engine` opens the engine for commands of checks."""
+    """The directories of a sync of one series.
+
+    `directory` has its state and is used only for that. `shared` has the resolutions that maintainers share. `engine`
+    opens the engine for commands of checks.
+    """
 
     config: SeriesConfig
     workspace: Workspace
@@ -61,7 +64,10 @@ class SyncWorkspace:
         return save_state(self.directory, state)
 
     def clear(self) -> None:
-        """Remove the files of the sync, its state first, so that leftovers of a killed run belong to no sync."""
+        """Remove the files of the sync.
+
+        The state is removed first, so that files left by an interrupted run do not belong to any sync.
+        """
         (self.directory / FILE_NAME).unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         above = self.directory.parent

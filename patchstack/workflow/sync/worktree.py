@@ -1,7 +1,7 @@
-"""The repository of a sync, with a work tree. It borrows the objects of upstream and fork.
+"""The repository of a sync, with a work tree.
 
-No user's configuration, attributes or hooks have an effect here, so the same commits and the same resolutions give the
-same branch, including the ids, on every machine.
+It borrows the objects of upstream and fork. A user's configuration, attributes and hooks have no effect here. So the
+same commits and the same resolutions give the same branch, with the same ids, on every machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CONFIG = """\
 [commit]
 \tgpgSign = false
 """
-# Keep contents byte for byte and merge them as text, regardless of .gitattributes in the tree.
+# Keep contents byte for byte and merge them as text, even if .gitattributes in the tree says otherwise.
 _ATTRIBUTES = "* -text -ident -filter !eol !working-tree-encoding !merge !conflict-marker-size\n"
 _IDENTITY = {f"GIT_{role}_{key}": "patchstack" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 _MARKER = re.compile(rb"(<{7}|\|{7}|>{7})( |\r?$)")
@@ -68,7 +68,10 @@ _REMEMBERED = re.compile(r"^(?:Resolved|Staged) '(.*)' using previous resolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """A patch's change, merged onto the branch: the tree, and the files that a remembered resolution settled."""
+    """A patch's change, merged onto the branch.
+
+    It has the tree, and the files that a remembered resolution settled.
+    """
 
     tree: str
     remembered: tuple[str, ...]
@@ -76,8 +79,11 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmerged:
-    """Files in conflict: every path with its stages in git (1 base, 2 upstream's side, 3 the patch's). `moved` are
-    those that git moved because upstream renamed their directory: the new name to the patch's name."""
+    """Files in conflict.
+
+    It has every path with its stages in git (1 base, 2 upstream's side, 3 the patch's side). `moved` has the files that
+    git moved because upstream renamed their directory: it maps the new name to the name in the patch.
+    """
 
     paths: tuple[tuple[str, frozenset[int]], ...]
     remembered: tuple[str, ...]
@@ -93,7 +99,10 @@ class Resolved:
 
 
 class SyncTree:
-    """A sync's repository, by its directory. Raises `MissingError` if git fails."""
+    """The repository of a sync, by its directory.
+
+    Its methods raise `MissingError` if git fails.
+    """
 
     def __init__(self, directory: Path, branch: str) -> None:
         self.directory = directory
@@ -113,9 +122,13 @@ class SyncTree:
         remotes: Sequence[tuple[str, str]],
         absent: Sequence[bytes],
     ) -> None:
-        """Create the repository and check out `start`. `absent` are files whose contents are not available: the work
-        tree is sparse, without them. Leftovers of a killed run are replaced. Raises `UsageError` for a directory that
-        is not ours."""
+        """Create the repository and check out `start`.
+
+        `absent` are files whose contents are not available. The work tree is sparse and does not contain them. Files
+        left by an interrupted run are replaced.
+
+        Raises `UsageError` for a directory that patchstack did not create.
+        """
         self.remove()
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (self.git_dir / name).mkdir(parents=True)
@@ -147,11 +160,13 @@ class SyncTree:
         return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
 
     def merge_all(self, steps: Sequence[tuple[bytes, str]]) -> list[str] | None:
-        """Merge the changes of commits, each onto a tree, as `merge` does, in one process, without index and work tree.
+        """Merge the changes of commits in the same way as `merge`, each onto a tree.
 
-        A step is a commit object in place of the branch, and the commit to merge. Both have the same parent; the
-        change is merged onto the tree of the first, which an earlier step may make. Return the trees, up to the first
-        conflict, or None if this git is too old (before 2.39).
+        One process does this without index and work tree. A step has a commit object that represents the branch, and
+        the commit to merge. Both have the same parent. The change is merged onto the tree of the first, which an
+        earlier step may have made.
+
+        Return the trees, up to the first conflict. Return None if this git version is too old (before 2.39).
         """
         lines = []
         for stand_in, commit in steps:
@@ -175,8 +190,10 @@ class SyncTree:
         self._git("update-ref", f"refs/heads/{self.branch}", head)
 
     def reset(self, head: str, made: Sequence[bytes]) -> None:
-        """Reset branch, index and work tree to a commit. Untracked files remain, except at the paths in `made`, which a
-        killed run may have left."""
+        """Reset branch, index and work tree to a commit.
+
+        Untracked files remain, except at the paths in `made`, which an interrupted run may have left.
+        """
         self.break_locks()
         self._run("rerere", "clear")
         self._git("symbolic-ref", "HEAD", f"refs/heads/{self.branch}")
@@ -186,9 +203,10 @@ class SyncTree:
             self._git("--literal-pathspecs", "clean", "--quiet", "-dffx", "--", *names)
 
     def break_locks(self) -> None:
-        """Remove the locks that a killed run left. If its git is still running, wait for some time.
+        """Remove the locks that an interrupted run left.
 
-        Raises `MissingError` if it does not end."""
+        If a git process of that run still works, wait for a limited time. Raises `MissingError` if it does not end.
+        """
         locks = [self.git_dir / name for name in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock")]
         until = monotonic() + _PATIENCE
         while any(lock.exists() for lock in locks) and self._at_work():
@@ -202,13 +220,16 @@ class SyncTree:
             lock.unlink(missing_ok=True)
 
     def _at_work(self) -> bool:
-        """Return whether a git of a killed run is still running here."""
+        """Return whether a git process of an interrupted run still works here."""
         ours = f"GIT_WORK_TREE={self.directory}".encode()
         return any(ours in environment for _, environment in environments())
 
     def commit(self, raw: bytes, tree: str, parent: str, message: bytes | None = None) -> str:
-        """Commit a tree with the author, committer, dates, encoding and message of the given commit (or with
-        `message`), and move the branch to it. Return its id."""
+        """Commit a tree, move the branch to the new commit, and return its id.
+
+        Author, committer, dates and encoding are those of the given commit. The message is too, unless `message` is
+        given.
+        """
         made = rewritten(raw, tree, parent, message)
         oid = self._git("hash-object", "-t", "commit", "-w", "--stdin", stdin=made).decode().strip()
         self._git("update-ref", f"refs/heads/{self.branch}", oid)
@@ -224,8 +245,11 @@ class SyncTree:
         return tuple((path, frozenset(stages)) for path, stages in found.items())
 
     def resolution(self, head: str, paths: Sequence[str]) -> Resolved | list[str]:
-        """Return a person's resolution of a conflict on `head`, or complaints: files that are not added or still have
-        markers, or more than one commit. `paths` are the paths that were in conflict."""
+        """Return a person's resolution of a conflict on `head`, or complaints.
+
+        `paths` are the paths that were in conflict. Complaints are about files that are not added or still have
+        markers, and about more than one commit.
+        """
         unmerged = [path for path, _ in self.unmerged()]
         if unmerged:
             return [f"{path} is still in conflict" for path in unmerged]
@@ -248,8 +272,11 @@ class SyncTree:
         return Resolved(tree=tree, message=body)
 
     def edited(self, head: str, parent: str) -> Resolved | list[str]:
-        """Return a person's edit of the newest commit, `head` on `parent`, or complaints: files that are not added, or
-        additional commits."""
+        """Return a person's edit of the newest commit, or complaints.
+
+        That commit is `head`, with the parent `parent`. Complaints are about files that are not added, and about
+        additional commits.
+        """
         unmerged = [f"{path} is in conflict" for path, _ in self.unmerged()]
         unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
         if complaints := unmerged or [f"{path} was changed and not added" for path in unstaged if path]:
@@ -264,14 +291,19 @@ class SyncTree:
         return Resolved(tree=tree, message=self._git("cat-file", "commit", now).partition(b"\n\n")[2])
 
     def hand_made(self, head: str) -> bool:
-        """Return whether somebody committed after a commit, or staged changes without a remaining conflict."""
+        """Return whether a person added commits after a commit.
+
+        Staged changes without a remaining conflict count too.
+        """
         if self.head() != head:
             return True
         return not self.unmerged() and not self._run("diff-index", "--quiet", "HEAD").ok
 
     def keep(self, label: str) -> str:
-        """Keep the checked-out commit under a ref, with all changes if nothing is in conflict. Return the name of the
-        ref."""
+        """Keep the checked-out commit under a ref, and return the name of the ref.
+
+        If nothing is in conflict, all changes are kept with it.
+        """
         kept = b"" if self.unmerged() else self._git("stash", "create", "kept by patchstack sync")
         commit = kept.decode().strip() or self.head()
         name = f"{KEPT}{label}-{commit[:12]}"
@@ -299,7 +331,7 @@ class SyncTree:
         return self._git("rev-parse", "--verify", "HEAD").decode().strip()
 
     def head_or_none(self) -> str | None:
-        """Return the checked-out commit; None if the repository no longer exists."""
+        """Return the checked-out commit. Return None if the repository no longer exists."""
         return self.head() if self.git_dir.is_dir() else None
 
     def tree_of(self, commit: str) -> str:
@@ -326,7 +358,10 @@ class SyncTree:
         return [path.decode("utf-8", "replace") for path in shown.split(b"\0") if path]
 
     def log(self, *arguments: str) -> bytes:
-        """Run `git log`, read-only. Return an empty output if contents that it needs are not available."""
+        """Run `git log`, which only reads.
+
+        Return an empty output if contents that it needs are not available.
+        """
         done = self._run("log", *arguments)
         return done.stdout if done.ok else b""
 
@@ -340,13 +375,16 @@ class SyncTree:
         return {commit: patch_id for patch_id, commit in (line.split() for line in told)}
 
     def left_over(self) -> bool:
-        """Return whether the work tree has other files than the branch's."""
+        """Return whether the work tree has files that the branch does not have."""
         return bool(self._git("status", "--porcelain", "--ignored").strip())
 
     def remove(self) -> None:
-        """Remove the repository, its mark of ownership last, so that a killed run can be repeated.
+        """Remove the repository.
 
-        Raises `UsageError` for a directory that is not ours."""
+        Its mark of ownership is removed last, so that an interrupted removal can be repeated.
+
+        Raises `UsageError` for a directory that patchstack did not create.
+        """
         if not self.directory.exists():
             return
         if not self.is_ours and any(files for _, _, files in os.walk(self.directory)):
@@ -389,8 +427,10 @@ class SyncTree:
 
 
 def rewritten(raw: bytes, tree: str, parent: str, message: bytes | None = None) -> bytes:
-    """Return a commit object with a different tree and parent. A signature is removed, because it covers the old
-    one."""
+    """Return a commit object with a different tree and parent.
+
+    A signature is removed, because it covers the original commit.
+    """
     head, _, body = raw.partition(b"\n\n")
     kept = []
     skipping = False
