@@ -65,7 +65,7 @@ def source_of(
 
 
 def check_proofs(unproven: frozenset[str]) -> None:
-    """Raise `UsageError` for names that are no proofs."""
+    """Raise `UsageError` for names that are not proofs."""
     if strangers := unproven - set(IDS):
         told = ", ".join(sorted(strangers))
         raise BadValue(f"--unproven {told}: no such proof", hint=f"the proofs are {', '.join(IDS)}")

@@ -1,1 +1,1 @@
-"""Find the first real error in the output of compilers, and the patch that wrote the failing line."""
+"""Find the first real error in the output of compilers, and the patch that added the failing line."""

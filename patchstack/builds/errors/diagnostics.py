@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _BLOCK = 40  # the maximum number of lines to show
-_CONTEXT = 16  # the maximum number of these lines before the error
+_CONTEXT = 16  # the maximum number of shown lines that precede the error
 _WIDTH = 2000  # the maximum number of characters of a line
 
 
@@ -35,9 +35,12 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """An error message. `at` is the index of its first line in the output of the job. `sites` are the places that it
-    names, as the tool wrote them, innermost first. `block` are the lines to show. `directive` is true for an `#error`;
-    clang shows this only in the quoted line."""
+    """An error message.
+
+    `at` is the index of its first line in the output of the job. `sites` are the places that it names, as the tool
+    wrote them, innermost first. `block` are the lines to show. `directive` is true for an `#error`. In the output of
+    clang, only the quoted line shows this.
+    """
 
     style: Style
     at: int
@@ -100,8 +103,11 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """Return the first error in the lines. Return None if they contain no known error. An error of CMake has priority,
-    because earlier errors in the output of CMake did not end it."""
+    """Return the first error in the lines.
+
+    Return None if they contain no known error. An error of CMake has priority, because CMake continued after the
+    earlier errors in its output.
+    """
     wanted = set(styles)
     if Style.CMAKE in wanted:
         for at, line in enumerate(lines):
@@ -130,7 +136,7 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
     start = _context_start(lines, at)
     before, after = lines[start:at], _after(lines, at)
     sites = [(match[1], int(match[2]))] if match is not None else []
-    if given is not None:  # the error is in a definition of the command line: show where its name is used
+    if given is not None:  # the error is in a definition of the command line: show the place that uses its name
         sites += [(m[1], int(m[2])) for line in after if (m := _EXPANDED.match(line))]
     for pattern, told in ((_REQUIRED, before), (_REQUESTED, after), (_INCLUDED, before)):
         sites += [(m[1], int(m[2])) for line in told if (m := pattern.match(line))]

@@ -33,8 +33,11 @@ class JobOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildLog:
-    """A parsed log. `failed` are the jobs that ninja reported as failed, in order. `outside` are the lines of CMake,
-    make and ninja that belong to no job. `target` is the first target that make could not build."""
+    """A parsed log.
+
+    `failed` has the jobs that ninja reported as failed, in order. `outside` are the lines of CMake, make and ninja that
+    belong to no job. `target` is the first target that make could not build.
+    """
 
     failed: tuple[JobOutput, ...]
     outside: list[str]
@@ -132,7 +135,7 @@ _LINKING = re.compile(
     r"|relocation truncated to fit|DSO missing from command line|final link failed|ld returned \d+ exit status"
     r"|linker command failed"
 )
-# The cause is the state of the machine, or a user who ended the build, and not the source.
+# These causes are the state of the machine, or a user who ended the build. The source is not the cause.
 _STRANGE = re.compile(
     r"Permission denied|Read-only file system|Resource temporarily unavailable|Too many open files|Input/output error"
     r"|signal terminated program|died due to signal (?:2|15)\b"
@@ -147,9 +150,10 @@ class Failure:
     """The first error of a build.
 
     `file` is relative to the root of the source. It is the file of the error, or the nearest place in the source that
-    led to the error. If `line` is None, it is the compiled file. It is None if the error names nothing in the source.
-    `sites` are all places, innermost first: the error itself, then the places that instantiated, included or called it.
-    A place outside the source has an absolute path. `block` are the lines to show. `target` is the target that failed.
+    led to the error. If `line` is None, `file` is the compiled file. `file` is None if the error names nothing in the
+    source. `sites` are all places, innermost first: the error itself, then the places that instantiated, included or
+    called it. A place outside the source has an absolute path. `block` are the lines to show. `target` is the target
+    that failed.
     """
 
     kind: FailureKind
@@ -186,10 +190,11 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
     if found.style is Style.CMAKE and kind in _TELLING:
         # If CMake quotes the message of a tool, the tool's line is the most informative line.
         said = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
-        message = message if said.endswith(":") else said  # the message follows on the next lines
+        message = message if said.endswith(":") else said  # the message is on the next lines
     sites = found.sites
     if kind is FailureKind.NETWORK and job.lines is not read.outside:
-        # A fetch fails in its own build. Afterwards, CMake prints the line of the source that required the fetch.
+        # A fetch runs in a build of its own, in which it fails. Afterwards, CMake prints the line of the source that
+        # required the fetch.
         outer = first_diagnostic(read.outside, styles=(Style.CMAKE,))
         sites = outer.sites if outer is not None else sites
     resolved = tuple(dict.fromkeys((*places.resolve(file), line) for file, line in sites))[:_SITES]
@@ -274,11 +279,10 @@ class _Places:
     build: str
 
     def resolve(self, path: str) -> tuple[str, bool]:
-        """Return a path as relative to the root of the source, and whether it is inside the source. A path outside is
-        returned as an absolute path.
+        """Return a path relative to the root of the source, and whether the path is inside the source.
 
-        A relative path belongs to the source, because tools get absolute paths or run below the root. A path that
-        begins with `..` is relative to CMake's directory.
+        A path outside is returned as an absolute path. A relative path belongs to the source, because tools get
+        absolute paths or run below the root. A path that begins with `..` is relative to CMake's directory.
         """
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)

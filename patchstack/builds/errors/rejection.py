@@ -1,4 +1,4 @@
-"""Find why a source does not compile, and which patch wrote the failing line."""
+"""Find the reason why a source does not compile, and the patch that added the failing line."""
 
 from __future__ import annotations
 
@@ -39,10 +39,14 @@ class BlameStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of a line. `patch`, `number` and `subject` are those of the patch that wrote the line; `patch` is None
-    for a line of upstream. `path` and `line` are the place of the line in the tree after that patch. `text` is the
-    line. `touched_by` are the patches that changed the file, in order, also under a different name. Such a change may
-    break a line of upstream."""
+    """The origin of a line.
+
+    `patch`, `number` and `subject` are those of the patch that added the line. `patch` is None for a line of upstream.
+    `path` and `line` are the place of the line in the tree after that patch. `text` is the line.
+
+    `touched_by` has the patches that changed the file, in order, even if it had a different name then. Such a change
+    may break a line of upstream.
+    """
 
     patch: str | None
     number: int | None
@@ -54,9 +58,10 @@ class Origin:
 
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
-    """Return the origin of a line (from 1) of a file in the last tree. Return None if that tree has no such file or
-    line, for example because the build created the file. The result is the same as that of `git blame` with its default
-    options.
+    """Return the origin of a line (from 1) of a file in the last tree.
+
+    Return None if that tree has no such file or line, for example because the build created the file. The result equals
+    that of `git blame` with its default options.
 
     Raises `MissingError` if objects are not available, or if git fails.
     """
@@ -118,7 +123,7 @@ class _History:
         self._head = parent
 
     def blame(self, path: str, blob: str, numbers: Sequence[int]) -> list[tuple[int, Origin]]:
-        """Return the origins of existing lines of a file, by line number, in order."""
+        """Return the origins of lines of a file, by line number, in order. The lines must exist."""
         self._keep_object(blob)
         ranges = [f"-L{number},{number}" for number in numbers]
         said = self._git("blame", "--porcelain", *ranges, self._head, "--", path)
@@ -157,8 +162,10 @@ class _History:
         return git.checked(done, "git cannot say which patch wrote a line", short=True)
 
     def _keep(self, before: str, after: str) -> None:
-        """Write the objects in which two trees differ, if the objects exist only in memory. Stored objects are used
-        through alternates."""
+        """Write the objects in which two trees differ, if the objects exist only in memory.
+
+        Objects that are already stored are used through alternates.
+        """
         changes = list(compare_trees(self._objects, before, after))
         want_contents(self._objects, changes)
         for change in changes:
@@ -219,10 +226,10 @@ _FEW = 4
 
 
 def explain(log: bytes, source: Source, plan: Plan, layout: Layout) -> Rejection:
-    """Return why a build failed, if the cause is in the source.
+    """Return the reason why a build failed, if the cause is in the source.
 
     For other causes, raises `NotJudged` (out of memory, or no known error), `OutOfSpace`, `MissingError` (the CUDA
-    toolkit is too old), or `NotHeldError` (the build needs the network, which is not available to it).
+    toolkit is too old), or `NotHeldError` (the build needs the network, but has no access to it).
     """
     lines = log.decode("utf-8", "replace").splitlines()
     failure = find_failure(lines, source=layout.source, build=layout.build)
@@ -273,7 +280,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
 
 
 def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
-    """Return the patch that wrote the line (or None), and where the line comes from, in words."""
+    """Return the patch that added the line (or None), and a phrase for the origin of the line."""
     if not source.steps or source.base_tree is None:
         return None, "the source is not a series"
     if failure.file is None:
@@ -290,7 +297,7 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
         told = _changed_by(since).replace("in this file", "in this file since")
         return found.patch, f"line written by {found.patch}{told}"
     # If code of a patch includes or instantiates upstream's header, the patch may be the cause. Take the first place
-    # that a patch wrote.
+    # that a patch added.
     inside = [place for place in failure.sites if not place[0].startswith("/")]
     places = zip(inside, who_wrote_each(source.objects, source.base_tree, steps, inside), strict=True)
     for (file, line), origin in places:

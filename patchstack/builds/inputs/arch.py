@@ -11,10 +11,13 @@ from patchstack.causes import BuildPlanRefused, UnknownName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A GPU architecture. `number` is its compute capability without the dot (121 for 12.1). `cmake` is the value of
-    `CMAKE_CUDA_ARCHITECTURES`. This value requests machine code for this architecture only, with its specific
-    instructions if kernels need them (FP4 MMA needs 121a, not 121). `since` and `until` are the first and last CUDA
-    version (major, minor) that supports it. `gpus` are its products."""
+    """A GPU architecture.
+
+    `number` is its compute capability without the dot (121 for 12.1). `cmake` is the value of
+    `CMAKE_CUDA_ARCHITECTURES`. This value requests machine code for this architecture only. If kernels need the
+    specific instructions of the architecture, the value includes them (FP4 MMA needs 121a, not 121). `since` and
+    `until` are the first and last CUDA version (major, minor) that supports it. `gpus` are its products.
+    """
 
     number: int
     cmake: str
@@ -59,7 +62,8 @@ _NAME = re.compile(r"(?:sm_?|compute_)?([0-9]{1,2})\.?([0-9])([af])?(?:-(real|vi
 def parse_arch(text: str) -> Architecture:
     """Return the architecture of a name such as `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
 
-    Raises `UsageError` for an unknown architecture, and for one that is not machine code (`-virtual` is PTX).
+    Raises `UsageError` for an unknown architecture, and for a name that does not mean machine code (`-virtual` means
+    PTX).
     """
     match = _NAME.match(text.strip().lower())
     known = _BY_NUMBER.get(int(match.group(1) + match.group(2))) if match else None
@@ -79,7 +83,10 @@ def parse_arch(text: str) -> Architecture:
 
 
 def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str | None:
-    """Return why a toolkit with this CUDA version cannot build for the architecture. Return None if it can."""
+    """Return the reason why a toolkit with this CUDA version cannot build for the architecture.
+
+    Return None if it can.
+    """
     has = f"{cuda[0]}.{cuda[1]}"
     if cuda < architecture.since:
         need = f"{architecture.since[0]}.{architecture.since[1]}"

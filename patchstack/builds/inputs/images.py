@@ -38,8 +38,11 @@ def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
 
 
 def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
-    """Return the error. If an image with the plain name exists, add a hint that says how to use it. It is used only on
-    request, because a plain name does not show what the image was built from."""
+    """Return the error.
+
+    If an image with the plain name exists, add a hint that says how to use it. That image is used only on request,
+    because a plain name does not show what the image was built from.
+    """
     plain = wanted.image
     try:
         engine.image(plain, platform=wanted.platform)

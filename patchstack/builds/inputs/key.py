@@ -12,8 +12,10 @@ from patchstack.builds.inputs.source import Source
 from patchstack.canonical import canonical
 
 RECIPE_VERSION = 1
-"""The version of the commands in `patchstack.builds.run.recipe`. A new version prevents that binaries of older commands
-are reused."""
+"""The version of the commands in `patchstack.builds.run.recipe`.
+
+With a new version, binaries that older commands made are not reused.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

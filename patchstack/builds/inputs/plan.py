@@ -84,8 +84,10 @@ class Plan:
         return self.ccache == _WITHOUT_CCACHE
 
     def with_tools(self, tools: Collection[str]) -> Plan:
-        """Return the plan for a toolchain that has these tools. ccache is switched off if the toolchain lacks it and
-        the user did not request it."""
+        """Return the plan for a toolchain with these tools.
+
+        ccache is turned off if the toolchain lacks it and the user did not request it.
+        """
         if self.ccache.origin == "default" and "ccache" not in tools:
             get = "add ccache to the image" if self.engine.isolated else "apt install ccache"
             note = f"ccache is not installed, so every build compiles all files, not only changed files ({get})"
@@ -255,8 +257,11 @@ def _unlimited(about: About) -> Setting[int | None]:
 
 
 def _recipe(request: Request, variant: Variant) -> str | None:
-    """Return the recipe of the image. Return None if the image and the recipe come from different places, because the
-    recipe is then not that of the image."""
+    """Return the recipe of the image.
+
+    Return None if the image and the recipe come from different places, because the image was then not built from the
+    recipe.
+    """
     recipe, image = variant.recipe, variant.image
     if recipe is None or image is None or request.image is not None:
         return None

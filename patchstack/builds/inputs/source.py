@@ -20,7 +20,7 @@ from patchstack.series.verify.states import Verification
 from patchstack.series.verify.verify import prove_and_keep
 from patchstack.workspace import SeriesConfig
 
-# Suffixes of files that a compiler or the build reads. A tree that lacks such a file must not be built.
+# Suffixes of files that a compiler or the build reads. A tree in which such a file is missing must not be built.
 _CODE = frozenset(
     {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".cu", ".cuh", ".m", ".mm", ".metal", ".comp"}
     | {".glsl", ".cl", ".s", ".asm", ".py", ".sh", ".cmake", ".in", ".txt"}
@@ -29,8 +29,11 @@ _CODE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
-    """An applied patch: its file, number and subject, its SHA-256, and the tree after it. A fork commit that is not a
-    patch yet has `commit`, its id, and no SHA-256; `file` is then a description."""
+    """An applied patch.
+
+    It has the file, number and subject of the patch, its SHA-256, and the tree after it. A fork commit without a patch
+    has `commit`, its id, and no SHA-256. Then `file` is a description.
+    """
 
     file: str
     number: int | None
@@ -46,8 +49,8 @@ class Source:
 
     `label` describes it in a few words. `base_commit` and `base_tree` are those of the pin; None for a directory.
     `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict` is the result of
-    verify: holds, does not hold, or compared with nothing. `absent` are the paths of files that are not available and
-    that no compiler reads. They are omitted from the build, and the build key depends on their list.
+    verify: it holds, it does not hold, or there was nothing to compare with. `absent` are the paths of files that are
+    not available and that no compiler reads. They are omitted from the build, and the build key depends on their list.
     """
 
     label: str
@@ -75,7 +78,9 @@ class Source:
 
 
 def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = None) -> Source:
-    """Return the verified tree of a series, or of its patches up to `at`, which is a number or a name (0 is the pin).
+    """Return the verified tree of a series, or of its patches up to `at`.
+
+    `at` is a number or a name; 0 is the pin.
 
     Raises the errors of verify, `NotHeldError` if a patch does not apply, and `ConfigError` if no patch has that number
     or name.

@@ -84,8 +84,7 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yield every file below a directory. Links are followed, as `find -L` does, but a link to a parent directory is
-    not entered."""
+    """Yield every file below a directory. Links are followed as by `find -L`, except links to a parent directory."""
     pending = [root]
     while pending:
         directory = pending.pop()
@@ -116,8 +115,11 @@ def remember(memory: Path, name: str, what: dict[str, str]) -> dict[str, str]:
 
 
 IMAGE_TOOLKIT = "/usr/local/cuda"
-"""The path of the toolkit in NVIDIA's images. A container sees the toolkit of the engine's machine at this path, too.
-So no binary contains the real path, and the results of ccache are valid on every machine."""
+"""The path of the toolkit in NVIDIA's images.
+
+In a container, the toolkit of the engine's machine is also at this path. So no binary contains the real path, and the
+results of ccache are valid on every machine.
+"""
 _RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
 _PROBE = """
 nvcc=$1

@@ -17,7 +17,7 @@ from patchstack.process import Finished, clean_environment, run
 from patchstack.verdict import Verdict
 
 HINT = "patchstack doctor says how to get it"
-"""The hint contains no command, because proofs are recorded and read on other machines."""
+"""The hint names no command for a particular machine, because proofs are recorded and read on other machines."""
 TOOLKITS = ROOTS
 """The directories in which CUDA toolkits are installed."""
 _SECONDS = 600.0
@@ -31,7 +31,9 @@ _FP4_ARCHITECTURE = re.compile(r"12[01][af]\Z")
 
 
 class Disassembler(Protocol):
-    """Runs cuobjdump with options on one file, on any machine. `file` is the path on this machine.
+    """Runs cuobjdump with options on one file.
+
+    The program may run on a different machine, but `file` is a path on this machine.
 
     Raises `MissingError` if cuobjdump cannot run to its end.
     """
@@ -47,7 +49,10 @@ class Undumped(MissingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuobjdump:
-    """cuobjdump on this machine. It needs `nvdisasm` to disassemble; None if nvdisasm is not found."""
+    """cuobjdump on this machine.
+
+    For disassembly it needs `nvdisasm`. Its path is None if `nvdisasm` is not found.
+    """
 
     program: Path
     nvdisasm: Path | None
@@ -84,8 +89,11 @@ def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
 
 
 def ptx(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architecture (`sm_90`) of each PTX entry in a file; the whole entry if it names no architecture.
-    Relocatable device code is included. Raises `Undumped`."""
+    """Return the architecture (`sm_90`) of each PTX entry in a file.
+
+    For an entry that names no architecture, return the whole entry. Relocatable device code is included. Raises
+    `Undumped`.
+    """
     entries = _PTX_ENTRY.findall(_ask(disassembler, ("-all", "--list-ptx"), file))
     return tuple(f"sm_{match[1]}" if (match := _ARCHITECTURE.search(entry)) else entry.strip() for entry in entries)
 
@@ -116,7 +124,7 @@ def count_fp4(sass: bytes) -> dict[str, int]:
 def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> str:
     """Return the output of cuobjdump. Return an empty text if the file has no device code. Raises `Undumped`."""
     if not file.name.isprintable():
-        # cuobjdump prints the file name in each entry, so such a name could add lines.
+        # cuobjdump prints the file name in each entry, so a file name with line breaks could add lines.
         raise Undumped("has a name with unprintable characters")
     finished = disassembler(options, file)
     told = finished.stdout.decode("utf-8", "replace")
@@ -237,7 +245,7 @@ def _fp4_objects(directory: Path) -> list[Built]:
 
 
 def _each(files: list[Built], ask: Callable[[Path], T]) -> tuple[dict[str, T], list[str]]:
-    """Return the results by file, and the failures in words."""
+    """Return the results by file, and the failures as sentences."""
     answers, failures = {}, []
     for file in files:
         try:
@@ -253,8 +261,10 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """Return a sentence that names the files that cannot be read, so that they may contain device code. Return None if
-    no file is like this."""
+    """Return a sentence that names the unreadable files, because they may contain device code.
+
+    Return None if all files can be read.
+    """
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:
         return None

@@ -63,7 +63,7 @@ class Elf:
 def read_elf(path: Path) -> Elf | None:
     """Return the headers of a file. Return None for a file that is not ELF.
 
-    Raises `DamagedElf`, whose message has the problem but not the name of the file. Raises `MissingError` if pyelftools
+    Raises `DamagedElf`. Its message has the problem but not the name of the file. Raises `MissingError` if pyelftools
     is not installed.
     """
     try:

@@ -44,8 +44,11 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The content of `bin`. `files` are sorted by name. `links` has the target of each link, both as names. `problems`
-    are texts about other entries, such as a socket, or a link that leads elsewhere."""
+    """The content of `bin`.
+
+    `files` are sorted by name. `links` maps the name of each link to the name of its target. `problems` are texts about
+    other entries, such as a socket, or a link that leads elsewhere.
+    """
 
     files: tuple[Built, ...]
     links: dict[str, str]

@@ -21,9 +21,11 @@ def wanted_paths(claim: Claim) -> tuple[str, ...]:
 
 
 def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurrence]]) -> Proof:
-    """Return the proof that no file contains a directory of the build machine. It also proves that binaries search for
-    libraries only in their own directory, and where the claim allows it. `hits` has the paths that were found, by
-    file."""
+    """Return the proof that no file contains a directory of the build machine.
+
+    It also proves that binaries search for libraries only in their own directory and in the directories that the claim
+    allows. `hits` has the paths that were found, by file.
+    """
     wrong = []
     for file in survey.files:
         for path, hit in hits.get(file.name, {}).items():
@@ -66,8 +68,11 @@ _LIBRARY = re.compile(r"\.so(\.[0-9]+)*\Z")
 
 
 def exists(survey: Survey, claim: Claim) -> Proof:
-    """Return the proof that every target is a program that can be started, and that the build left only files and links
-    to them. It is INVALID if no target was named, because then nothing could be missing."""
+    """Return the proof about the targets.
+
+    It shows that every target is a program that can be started, and that the build left only files and links to them.
+    It is INVALID if no target was named, because then no file can be missing.
+    """
     wrong = list(survey.problems)
     if not survey.files:
         wrong.insert(0, "the build left no binary")

@@ -43,12 +43,13 @@ def prove_build(
     run: Runner | None,
     not_run: str = "no way to run the programs was given",
 ) -> tuple[Proof, ...]:
-    """Return the proofs of a build, in this order: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `cuda-ptx`,
-    `fp4`, `paths`. A build without CUDA has no `cuda-ptx`. `fp4` is omitted unless the source and the architecture have
-    FP4 instructions.
+    """Return the proofs of a build.
+
+    Their order is `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `cuda-ptx`, `fp4`, `paths`. A build without CUDA
+    has no `cuda-ptx`. `fp4` is included only if both the source and the architecture have FP4 instructions.
 
     Without `cuobjdump`, the proofs of device code are INVALID. Without `run`, the programs are not started, and
-    `not_run` says why (`cannot run here: linux/arm64 programs on linux/amd64`).
+    `not_run` gives the reason (`cannot run here: linux/arm64 programs on linux/amd64`).
 
     Raises `MissingError` if a file cannot be read, or if pyelftools is not installed.
     """

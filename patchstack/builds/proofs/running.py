@@ -95,9 +95,11 @@ def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
 
 
 def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
-    """Return the proof that the programs start. It is PASS if at least one program printed the build key and none is
-    broken. It is FAIL if a program is broken, and INVALID otherwise. If `starts` is None, nothing was started, and
-    `not_run` is the reason."""
+    """Return the proof that the programs start.
+
+    The verdict is PASS if at least one program printed the build key and no program is broken. It is FAIL if a program
+    is broken, and INVALID otherwise. If `starts` is None, no program was started, and `not_run` is the reason.
+    """
     if starts is None:
         return Proof(id="runs", verdict=Verdict.INVALID, detail=plain(not_run))
     by_kind: dict[Kind, list[Start]] = {kind: [] for kind in Kind}
@@ -129,7 +131,7 @@ def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Itera
 
 
 def _told(kind: Kind, starts: list[Start]) -> str:
-    """Return the results of programs of one kind, in words."""
+    """Return the results of the programs of one kind, as text."""
     match kind:
         case Kind.KEY:
             return f"{listed([start.name for start in starts])} printed the build key"

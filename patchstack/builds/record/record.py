@@ -82,16 +82,18 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """The hits and misses of ccache, as numbers of files."""
+    """The numbers of compiled files that were hits and misses of ccache."""
 
     hits: int
     misses: int
 
 
 class Rejection(Part, frozen=True, kw_only=True):
-    """Why the source does not compile: the first real error and its place. `patch` is the patch that wrote the line;
-    null if upstream wrote it, or if it is unknown. `origin` says this in words. `block` are the lines of the log to
-    show."""
+    """The reason why the source does not compile: the first real error and its place.
+
+    `patch` is the patch that added the line. It is null if the line is upstream's, or if the origin is unknown.
+    `origin` describes the origin. `block` has the lines of the log to show.
+    """
 
     kind: str
     message: str

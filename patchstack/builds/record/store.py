@@ -40,7 +40,7 @@ class Stored:
         return self.directory / "bin"
 
     def document(self, *, hit: bool) -> BuildDocument:
-        """Return the record as it is printed. `hit` is true if nothing was compiled."""
+        """Return the record in its printed form. `hit` is true if nothing was compiled."""
         log = str(self.directory / LOG)
         return msgspec.structs.replace(self.record, hit=hit, out_dir=str(self.directory), log=log)
 
@@ -83,13 +83,15 @@ class Store:
         try:
             record = msgspec.json.decode((directory / RECORD).read_bytes(), type=BuildDocument)
         except (OSError, msgspec.MsgspecError):
-            return None  # no build exists, or its record is damaged: then the build is made again and replaced
+            return None  # no build exists, or its record is damaged; a damaged build is made again and replaced
         return Stored(key=directory.name, directory=directory, record=record)
 
     @contextlib.contextmanager
     def alone(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Hold the lock with this name while the body runs. If a different process holds it, call `waiting` with the
-        name of that process, and wait."""
+        """Hold the lock with this name while the body runs.
+
+        If another process holds the lock, call `waiting` with the name of that process, and wait.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
         with locked(self.root / f".lock-{name}", waiting):
             yield

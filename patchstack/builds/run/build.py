@@ -128,8 +128,10 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
 
 
 def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
-    """Judge the proofs that lacked cuobjdump, if it is installed now. Proofs that run programs are not repeated,
-    because finding a build starts no program."""
+    """Judge the proofs again that lacked cuobjdump, if it is installed now.
+
+    Proofs that run programs are not repeated, because no program is started when a stored build is found.
+    """
     proofs = stored.record.proofs
     left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED
     if not left or (cuobjdump := find_cuobjdump()) is None:
@@ -213,7 +215,7 @@ def _rejected(
     inputs: Inputs, key: Key, session: Session, made: SessionResult, store: Store, started: datetime
 ) -> Stored:
     from patchstack.builds.errors.rejection import (
-        explain,  # imported late: log patterns are slow to compile, and most builds succeed
+        explain,  # imported late, because log patterns are slow to compile and most builds succeed
     )
 
     rejection = explain(made.log.read_bytes(), inputs.source, inputs.plan, session.layout)

@@ -12,15 +12,18 @@ _PHASE = re.compile(r"-- (\S.*)\Z")
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BREAK = re.compile(rb"[\r\n]")
 _LINE = 1000  # the maximum number of bytes of a line that are read; a link command may have 100,000
-_RECENT = 20  # steps
+_RECENT = 20  # number of recent steps
 _FEW = 3  # the minimum number of steps for an estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A step of a build. `done` of `total` steps are finished, and `what` is the last of them (`Building CXX object
-    …`). For make, which prints percentages, `total` is 100. `elapsed` is the time since the build began, `remaining`
-    the estimated time until its end, both in seconds. `remaining` is None if no estimate is possible yet."""
+    """A step of a build.
+
+    `done` of `total` steps are finished, and `what` is the last finished step (`Building CXX object …`). For make,
+    which prints percentages, `total` is 100. `elapsed` is the time since the build began, `remaining` the estimated
+    time until its end, both in seconds. `remaining` is None if no estimate is possible yet.
+    """
 
     done: int
     total: int

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from patchstack.builds.inputs.plan import Plan
 
-# Compilers replace the tree's path by this name. So paths in assertions and debug information are the same in every
-# build, and none is a path of the build machine.
+# Compilers replace the path of the tree by this name. So paths in assertions and debug information are the same in
+# every build, and the path of the build machine is in none of them.
 MAPPED = "."
 _SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _SPECIAL = re.compile(r'(["\\$`])')
@@ -26,9 +26,9 @@ for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="
 if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
 """
 
-# ninja builds the targets, and the optional targets that this source tree defines. The files in bin/ are collected,
-# and the object files of FP4 kernels, which a proof needs. If bin/ is empty, the script lists programs in other
-# directories and exits with 97.
+# ninja builds the targets, and the optional targets that this source tree defines. Then the files in bin/ are
+# collected. The object files of FP4 kernels are collected too, because a proof needs them. If bin/ is empty, the script
+# lists programs in other directories and exits with 97.
 _BUILD = """
 set -eu
 build=$1 out=$2 optional=$3
@@ -59,8 +59,11 @@ find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The paths of a build as its jobs see them: the source tree, CMake's directory, the output directory, the
-    directory of ccache, and the CUDA toolkit. `toolkit` is None if the plan names none."""
+    """The paths of a build in the view of its jobs.
+
+    These are the source tree, CMake's directory, the output directory, the ccache directory, and the CUDA toolkit.
+    `toolkit` is None if the plan names none.
+    """
 
     source: str
     build: str
@@ -141,8 +144,10 @@ def _quoted(flag: str) -> str:
 
 
 def ccache_rate(log: bytes) -> Mapping[str, int]:
-    """Return the hits and misses of a build from ccache's statistics log. The log has the name of a file, then the
-    names of its results, one in each line."""
+    """Count the cache hits and misses of a build in ccache's statistics log.
+
+    The log names each compiled file, then its results, one per line.
+    """
     hits = misses = 0
     for line in log.decode("utf-8", "replace").splitlines():
         word = line.strip()

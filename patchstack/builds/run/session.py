@@ -30,7 +30,7 @@ _WORK_VOLUMES = "patchstack-work-[0-9a-f]{12}"
 
 
 def work_name(key: Key, word: str) -> str:
-    """Return the name of a new volume of this process. It contains `word` and the short key."""
+    """Return the name of a new volume of this process. The name contains `word` and the short key."""
     return volume_name(f"patchstack-{word}-{key.short}")
 
 
@@ -53,7 +53,7 @@ class NotJudged(PatchstackError):
 
 
 class Watch(Protocol):
-    """An observer of a build."""
+    """The interface of an observer of a build."""
 
     def phase(self, name: str) -> None:
         """Report that a part of the work starts: send, configure, compile, fetch or prove."""
@@ -250,8 +250,10 @@ class Session:
             raise _nothing_in_bin(self.plan, log)
 
     def _refuse_unused(self, log: Path) -> None:
-        """Raise `UsageError` for a definition of the user that CMake did not use. Otherwise, the user would think that
-        it had an effect."""
+        """Raise `UsageError` for a definition of the user that CMake did not use.
+
+        Otherwise, the user would believe that the definition had an effect.
+        """
         match = _UNUSED.search(log.read_text(errors="replace").replace("\r", ""))
         unused = match.group(1).split() if match else []
         by_hand = [name for name in unused if name in self.plan.cmake and self.plan.cmake[name].origin == "--define"]

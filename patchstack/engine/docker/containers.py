@@ -172,7 +172,7 @@ def outcome(
     if ended.code is Why.NOWHERE:
         raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is not a directory in the container")
     if ended.code is Why.LOST:
-        raise _lost(connection, job, seconds, "the engine saw the connection end")
+        raise _lost(connection, job, seconds, "the connection to the engine was closed")
     code = _KILLED if ended.code is Why.KILLED else int(ended.code)
     ending = Ending.OUT_OF_MEMORY if code and ended.oom_kills else Ending.EXITED
     return Outcome(ending=ending, code=code, seconds=seconds)
