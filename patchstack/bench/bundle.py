@@ -52,9 +52,9 @@ class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1")
 def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
     """Return the uncompressed content of a comparison's file.
 
-    `builds` has the build inputs that are known on this machine, by build key. The file includes the inputs of the
-    comparison's sides, from `builds` or from an earlier unpacked file. Raises `MissingError` if a run is missing, and
-    the errors of `read_plan` and `read_record`.
+    `builds` has the build inputs that are known on this machine, by build key. The file includes the build inputs of
+    both sides. They come from `builds`, or from a file that was unpacked earlier. Raises `MissingError` if a run is
+    missing, and the errors of `read_plan` and `read_record`.
     """
     plan = read_plan(directory)
     pairs: list[PairRecord] = []
@@ -116,7 +116,7 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 def _record(run: BundledRun, plan: Plan) -> Record:
     """Return the record of a run. Raises `ConfigError` if the run is damaged or does not belong to the comparison.
 
-    Other runs are refused, because their records could replace the records of gates.
+    Runs that do not belong to the comparison are refused, because their records could replace the records of gates.
     """
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}

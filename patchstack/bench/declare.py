@@ -62,7 +62,8 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
     """Return the workload `name`: a workload of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
 
     `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the name or a setting is
-    unknown. Also raises `UsageError` if settings are given for a workload of the workspace, whose settings are policy.
+    unknown. Also raises `UsageError` if settings are given for a workload of the workspace, because its settings are
+    policy.
     """
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:
@@ -152,7 +153,10 @@ def _arguments(key: str, text: str) -> list[str]:
 
 
 def _parsed(option: Any, key: str, text: str) -> Any:
-    """Parse the value of a setting of type `option`. Raises `UsageError` if the text has a different type."""
+    """Parse the value of a setting of type `option`.
+
+    Raises `UsageError` if the text is not a value of this type.
+    """
     try:
         if option is bool:
             return {"true": True, "false": False}[text]

@@ -19,8 +19,8 @@ LEAST = 5
 class Difference:
     """The result of the difference method.
 
-    `rate` is in tokens per second; 0 if the longer runs took no longer. `seconds` is T2 − T1, and `noise` is its
-    standard error in seconds. `problem` is the reason why the result is INVALID; empty if it is valid.
+    `rate` is in tokens per second. It is 0 if the longer runs did not take more time. `seconds` is T2 − T1, and `noise`
+    is its standard error in seconds. `problem` is the reason why the result is INVALID; empty if it is valid.
     """
 
     rate: float

@@ -58,7 +58,10 @@ class Drop:
 
 
 def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
-    """Add runs to the file, except those that it already has. Raises `MissingError` if the file cannot be written."""
+    """Add runs to the file. Runs that the file already has are skipped.
+
+    Raises `MissingError` if the file cannot be written.
+    """
     with _opened(file, write=True) as database, database:
         database.executemany(
             f"INSERT OR IGNORE INTO reference_runs ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",  # noqa: S608  (constant)
@@ -70,8 +73,10 @@ def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
 
 
 def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
-    """Return the runs in the order of time. Return no runs if the file does not exist. Raises `MissingError` if the
-    file is damaged."""
+    """Return the runs in chronological order. Return no runs if the file does not exist.
+
+    Raises `MissingError` if the file is damaged.
+    """
     if not file.is_file():
         return ()
     with _opened(file, write=False) as database:
@@ -99,8 +104,8 @@ def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[Ref
 def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
     """Return the drop in the speed of a machine. Return None if it has not become slower.
 
-    If the drop could begin at several runs, the run is chosen at which the medians before and after fit the speeds
-    best. The runs must be of one machine and of one workload, in the order of time.
+    If several runs could be the start of the drop, the chosen start is the one for which the medians before and after
+    fit the speeds best. The runs must be of one machine and of one workload, in chronological order.
     """
     speeds = [run.speed for run in runs]
     best: tuple[float, Drop] | None = None

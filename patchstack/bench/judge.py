@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
 
 class Demand(StrEnum):
-    """The user's demand on a comparison."""
+    """The user's requirement for a comparison."""
 
     KEEP = "keep"
     NOT_WORSE = "not-worse"
@@ -76,8 +76,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The rule by which a comparison is judged. `alpha` is the error rate of a statement, `most` the largest number of
-    pairs. `demand` is None if the user has no demand."""
+    """The rule by which a comparison is judged.
+
+    `alpha` is the error rate of a statement. `most` is the largest number of pairs. `demand` is None if the user has no
+    requirement.
+    """
 
     alpha: float = ALPHA
     most: int = MOST_PAIRS
@@ -184,8 +187,10 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 
 
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
-    """Return the outcome and its reason after `look` counted and `thrown` discarded pairs. `last` is whether no more
-    pairs may be run."""
+    """Return the outcome and its reason after `look` counted and `thrown` discarded pairs.
+
+    `last` is true if no more pairs may be run.
+    """
     if thrown * MOST_THROWN > rule.most or (last and thrown * MOST_THROWN > look + thrown):
         were = "was" if thrown == 1 else "were"
         words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was disturbed"
@@ -227,12 +232,15 @@ def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome,
 
 
 def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: int) -> frozenset[str]:
-    """Return the rows for which the statement is proven, with one error rate for all rows together."""
+    """Return the rows for which the statement is proven. The error rate covers all rows together."""
     return holm({track.row.name: track.at(statement, look) for track in tracks}, rule.alpha)
 
 
 def _useless(track: _Track, rule: Rule) -> str:
-    """Return why all pairs together prove nothing about a row. Return an empty text if they prove something."""
+    """Return the reason why all pairs together prove nothing about a row.
+
+    Return an empty text if they prove something.
+    """
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name
     if interval.low > interval.high:
@@ -282,8 +290,11 @@ def _shown(tracks: Sequence[_Track], rule: Rule, look: int) -> list[RowShown]:
 
 
 def _needed(track: _Track, rule: Rule, look: int, *, primaries: int) -> int | None:
-    """Return the total number of pairs after which the first relevant statement about the row is proven, if the share
-    of wins stays the same. Return None if one is proven already, or if too many pairs would be needed."""
+    """Return the total number of pairs that are needed to prove a statement about the row.
+
+    The estimate is for the first relevant statement, and assumes that the share of wins stays the same. Return None if
+    a statement is already proven, or if too many pairs would be needed.
+    """
     row, evidence = track.row, track.evidence
     wanted = {Statement.NOT_WORSE: rule.alpha}
     if row.primary:

@@ -264,8 +264,10 @@ def _observed(
     read, judge_run = KINDS[workload.kind]().read, program.complete()
 
     def complete(seen: Observation) -> str | None:
-        """Return why a run must be repeated, for example because rows are missing although it exited with 0. Return
-        None if it can be judged; a run with a nonzero exit status can be judged."""
+        """Return the reason why a run must be repeated. Return None if the run can be judged.
+
+        For example, rows may be missing although the exit status is 0. A run with a nonzero exit status can be judged.
+        """
         if (complaint := judge_run(seen)) is not None or seen.code != 0:
             return complaint
         figures = read(workload, seen)
@@ -313,7 +315,7 @@ def pair_file(number: int) -> str:
 
 
 def pair_count(directory: Path) -> int:
-    """Return how many pairs have a record, counted up to the first pair without a record."""
+    """Return the number of pairs with a record, counted up to the first pair without a record."""
     number = 0
     while (directory / pair_file(number + 1)).is_file():
         number += 1
@@ -321,7 +323,7 @@ def pair_count(directory: Path) -> int:
 
 
 def pair_key(plan: Plan) -> str:
-    """Return the key under which the durations of the plan's pairs are kept. Similar plans share it."""
+    """Return the key under which the durations of the plan's pairs are stored. Similar plans share the key."""
     return f"pair {plan.machine} {plan.workload.program} {plan.workload.args} {plan.reference is not None}"
 
 

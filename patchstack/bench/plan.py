@@ -46,8 +46,8 @@ class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
     """A planned comparison.
 
     `comparison` is its name, the digest of all other fields. `seed` determines the coins. If `reference` is not null,
-    it runs `reference_workload` before each run. The two reference runs of a pair may differ by the share
-    `reference_within`. `kind` is the kind of the workload with its version. `noise` is whether a side is compared with
+    its programs run `reference_workload` before each run. The two reference runs of a pair may differ by the share
+    `reference_within`. `kind` is the kind of the workload with its version. `noise` is true if a side is compared with
     itself. `unplanned` describes decisions that were made after runs were seen; empty if there are none.
     """
 

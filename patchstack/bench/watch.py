@@ -21,7 +21,7 @@ LOW_CLOCK = 0.9
 """A pair is thrown away if the clock of a reference run is below this share of the machine's usual clock."""
 _LOADED = 50.0  # percent
 _EACH = 1.0  # seconds
-# nvml.h, nvmlClocksEventReasons: heat, power, and the brake of the power supply.
+# The reasons in nvml.h (nvmlClocksEventReasons): heat, power, and the brake of the power supply.
 _SLOWED = {0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 _QUERY = """
 nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu,utilization.gpu --format=csv,noheader,nounits || exit
@@ -151,10 +151,10 @@ def thrown(
     within: float,
     usual_clock: float | None,
 ) -> str:
-    """Return why a pair is thrown away, from its two reference runs only. Return an empty text if the pair counts.
+    """Return the reason why a pair is thrown away. Return an empty text if the pair counts.
 
-    `speeds` and `watched` are those of the two reference runs. `within` is the largest allowed relative difference of
-    the speeds. `usual_clock` is in MHz.
+    The decision uses only the pair's two reference runs. `speeds` and `watched` are those of these runs. `within` is
+    the largest allowed relative difference of the speeds. `usual_clock` is in MHz.
     """
     low, high = sorted(speeds)
     if high / low - 1 > within:

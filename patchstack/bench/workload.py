@@ -15,7 +15,7 @@ from patchstack.observe.protocol import Beside, Model, Observation
 from patchstack.workspace.node import Node
 
 Figures = Mapping[str, float]
-"""The figures of a run by row name. All are above 0."""
+"""The figures of a run by row name. All figures are above 0."""
 
 
 class WorkloadModel(Part, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
                 info = _info(entry.path, mtime, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
                 with entry.file.open("rb") as content:
                     info.size = os.fstat(content.fileno()).st_size
-                    archive.addfile(info)  # without its content, which may be larger than memory
+                    archive.addfile(info)  # without the content of the entry, which may be larger than memory
                     yield _taken(buffer)
                     yield from whole_blocks(content, info.size)
                 archive.offset += info.size + -info.size % tarfile.BLOCKSIZE
@@ -108,13 +108,16 @@ def _info(path: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The limits for a copy from an engine: `size` is the number of bytes of all files, `entries` that of entries."""
+    """The limits for a copy from an engine.
+
+    `size` is the limit of the bytes of all files. `entries` is the limit of the number of entries.
+    """
 
     size: int
     entries: int
 
     def check(self, size: int, entries: int) -> None:
-        """Raise `MissingError` if the bytes or entries so far exceed a limit."""
+        """Raise `MissingError` if the bytes or the entries copied so far exceed a limit."""
         if size > self.size:
             raise UnsafeArchive(f"the job created more than {self.size >> 20} MiB, the limit for copying")
         if entries > self.entries:
@@ -125,8 +128,8 @@ def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, .
     """Unpack a tar stream into the directory `into`. Return the files and links.
 
     The output of a build is untrusted, so nothing is written outside `into`. Allowed are regular files, directories,
-    and symbolic links to a name in the same directory. Raises `MissingError` for any other entry, an absolute path, a
-    path with `..`, and if the bounds are exceeded. Only one block is in memory at a time.
+    and symbolic links to a name in the same directory. Raises `MissingError` for any other entry, for an absolute path,
+    for a path with `..`, and for a stream that exceeds the bounds. Only one block is in memory at a time.
     """
     try:
         return _unpacked(stream, into, bounds)

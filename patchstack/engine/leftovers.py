@@ -25,11 +25,12 @@ def volume_name(what: str) -> str:
 
 
 def sweep(engine: Engine, what: str) -> None:
-    """Remove the volumes of this machine's processes that have certainly ended. `what` is a regular expression for the
-    beginning of the names.
+    """Remove the volumes of this machine's processes that have certainly ended.
 
-    If it cannot be seen that a process has ended, its volume is removed more than five days after its creation. Volumes
-    of earlier versions, whose names have no time, are then not removed; use `docker volume rm`.
+    `what` is a regular expression for the beginning of the names.
+
+    If it is unknown whether a process has ended, its volume is removed when it is more than five days old. In this
+    case, volumes of earlier versions are not removed, because their names have no time: use `docker volume rm`.
     """
     own = re.compile(rf"(?:{what}){_OWNER}")
     for name in engine.volumes():

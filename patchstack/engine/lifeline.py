@@ -104,7 +104,10 @@ class Ended:
 
 
 class Trailer:
-    """Removes the trailer from the end of a container's output. Output without a trailer is incomplete."""
+    """Removes the trailer from the end of a container's output.
+
+    Output that has no trailer is incomplete.
+    """
 
     def __init__(self, nonce: str) -> None:
         self._marker = f"\x1epatchstack {nonce} ".encode()

@@ -57,7 +57,7 @@ class About:
 
     `spec` is the name that the user gave (`host`, `docker`, `docker:CONTEXT`, `ssh://…`). `kind` is `host`, `docker` or
     `podman`. `endpoint` is the address. `platform` is the native platform (`linux/amd64`, `linux/arm64`). `memory` is
-    in bytes. `local` is whether the engine runs on this machine, so that paths are the same. `isolated` is whether jobs
+    in bytes. `local` is true if the engine runs on this machine, so that paths are the same. `isolated` is true if jobs
     run in a sandbox.
     """
 
@@ -235,8 +235,8 @@ class Running(Protocol):
     def address(self) -> tuple[str, int] | None:
         """The loopback address of the job, with the lowest TCP port on which it listens.
 
-        None if the job does not listen, or if the port is unknown, as in a container. A container has its own loopback
-        interface, where every port is free.
+        It is None if the job does not listen, or if the port is unknown, as in a container. A container has its own
+        loopback interface, where every port is free.
         """
         ...
 
@@ -255,21 +255,22 @@ class Running(Protocol):
 
 @runtime_checkable
 class RunsServers(Protocol):
-    """An engine that can run several jobs at the same time, such as a server and its client."""
+    """The interface of an engine that can run several jobs at the same time, such as a server and its client."""
 
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
-        """Start a job for the time of a `with` block. The job and all its processes end with the block, or when this
-        process dies.
+        """Start a job for the time of a `with` block.
 
-        `beside` is a running job of this engine. The new job shares only its loopback interface. `output` may be called
-        from a different thread. Raises the errors of `Engine.run`.
+        The job and all its processes end with the block, or when this process dies.
+
+        `beside` is a running job of this engine. The new job shares only the loopback interface of that job. `output`
+        may be called from a different thread. Raises the errors of `Engine.run`.
         """
         ...
 
 
 @runtime_checkable
 class BuildsImages(Protocol):
-    """An engine that can also build images from recipes."""
+    """The interface of an engine that can also build images from recipes."""
 
     def build_image(
         self,

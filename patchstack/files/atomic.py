@@ -20,7 +20,7 @@ def refuse_occupied(directory: Path) -> None:
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Delay the signals that would end this process until the body is done."""
+    """Delay the signals that would end this process until the end of the block."""
     waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
     try:
@@ -38,9 +38,12 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Rename a draft to `path` in one step. Both must be on the same file system. An existing file or link at `path` is
-    replaced; a link is not followed. If the draft is a directory, an empty directory is replaced, too. Raises
-    `OSError`, and then nothing has changed. The caller must flush the draft before, if necessary."""
+    """Rename a draft to `path` in one step.
+
+    Both must be on the same file system. An existing file or link at `path` is replaced; a link is not followed. If the
+    draft is a directory, it may also replace an empty directory. Raises `OSError`, and then nothing has changed. If the
+    draft must be on disk first, the caller flushes it.
+    """
     os.replace(draft, path)
 
 
@@ -68,8 +71,10 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 def _sweep(path: Path, own: Path) -> None:
-    """Remove the drafts of a file whose processes have certainly ended. A draft with the tag of this process is from an
-    earlier process with the same number."""
+    """Remove the drafts of a file whose processes have certainly ended.
+
+    A draft with the tag of this process was left by an earlier process with the same number.
+    """
     start = f".{path.name}.patchstack-"
     for left in path.parent.iterdir():
         if left.name.startswith(start) and (left == own or left_behind(left.name.removeprefix(start), left)):

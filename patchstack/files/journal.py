@@ -28,13 +28,14 @@ _RENAME_SWAP = 2  # renamex_np on macOS
 def replace_files(
     directory: Path, files: Mapping[str, bytes | None], *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Write and remove files of a directory in one step. A file whose content is None is removed. All other entries are
-    kept.
+    """Write and remove files of a directory in one step.
+
+    A file whose content is None is removed. All other entries are kept.
 
     The new directory is created next to the old one, and then the two are exchanged. If the process is killed, either
-    the old or the new directory exists, and possibly a leftover that the next run removes. `ready` is called just
-    before the exchange; an exception from it cancels the replacement. Raises `UsageError` if a different process is
-    exporting, and `MissingError` if writing fails. In both cases nothing has changed.
+    the old or the new directory exists, and possibly a second directory that the next run removes. `ready` is called
+    just before the exchange; an exception from it cancels the replacement. Raises `UsageError` if a different process
+    is exporting, and `MissingError` if writing fails. In both cases nothing has changed.
     """
     directory = directory.resolve()
     fresh = _beside(directory)
@@ -75,8 +76,10 @@ def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]
 
 
 def sweep_leftover(directory: Path) -> None:
-    """Remove the leftover of a killed export next to a directory. Raises `UsageError` if a different process is
-    exporting."""
+    """Remove the directory that a killed export left next to a directory.
+
+    Raises `UsageError` if a different process is exporting.
+    """
     fresh = _beside(directory.resolve())
     if os.path.lexists(fresh):
         with locked_directory(fresh.parent, "patchstack export"):
@@ -196,8 +199,10 @@ def _clear(stage: Path) -> None:
 
 
 def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_Step]:
-    """Write the new files to the stage, save the old files, then write the journal. Once the journal is written, the
-    change will be completed, even by a later run."""
+    """Write the new files to the stage, save the old files, then write the journal.
+
+    After the journal is written, the change will be completed, if necessary by a later run.
+    """
     steps = []
     for number, change in enumerate(changes):
         target = directory / change.path

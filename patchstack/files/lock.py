@@ -57,7 +57,7 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
                     busy("".join(one for one in name if one.isprintable()) or "another process")
                     told = True
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not _is_still(file, descriptor):  # the previous owner removed the file during the wait
+            if not _is_still(file, descriptor):  # the previous owner removed the file while this process waited
                 continue
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, f"{owner}\n".encode()[:_LONGEST_NAME], 0)

@@ -65,8 +65,10 @@ def visible() -> Iterator[tuple[int, Stat]]:
 
 
 def of_session(session: int) -> Iterator[tuple[int, Stat]]:
-    """Yield the visible processes of a session. Of the others nothing is read: to ask the kernel for the session of a
-    process takes a twentieth of the time."""
+    """Yield the visible processes of a session.
+
+    Processes of other sessions are skipped with `getsid`, which is 20 times as fast as reading their stat file.
+    """
     for pid in _pids():
         try:
             if os.getsid(pid) != session:
@@ -74,7 +76,7 @@ def of_session(session: int) -> Iterator[tuple[int, Stat]]:
         except ProcessLookupError:
             continue
         except PermissionError:
-            pass  # a policy of the kernel may forbid the question
+            pass  # the kernel's security policy may not allow `getsid` for this process
         if (found := stat(pid)) is not None and found.session == session:
             yield pid, found
 
@@ -86,8 +88,10 @@ def only_child(pid: int) -> int | None:
 
 
 def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """Yield the number of each process, and the environment that it was started with, as `NAME=value`. Unreadable
-    processes are omitted."""
+    """Yield the number of each process, and the environment with which it was started, as `NAME=value`.
+
+    Processes whose environment cannot be read are omitted.
+    """
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
             yield pid, tuple(file.read().split(b"\0"))
@@ -125,12 +129,12 @@ def shows_every_process() -> bool:
 
 
 def boot_id() -> str:
-    """Return the random id of the current boot of this machine; empty if it cannot be read."""
+    """Return the random id of the current boot of this machine. Return an empty text if it cannot be read."""
     return _read("sys/kernel/random/boot_id").strip()
 
 
 def pid_namespace() -> str:
-    """Return the id of this process's PID namespace; empty if it cannot be read."""
+    """Return the id of this process's PID namespace. Return an empty text if it cannot be read."""
     try:
         return os.readlink(f"{_PROC}/self/ns/pid")
     except OSError:
@@ -173,8 +177,11 @@ def tag() -> str:
 
 @functools.cache
 def here() -> str:
-    """Return the place where this process's number is valid, as 8 hexadecimal digits. It stands for the machine, its
-    boot and the PID namespace. If one of them is unknown, the place is random, so only the age of a file counts."""
+    """Return the place where this process's number is valid, as 8 hexadecimal digits.
+
+    It represents the machine, its boot and the PID namespace. If one of them is unknown, the place is random. Then only
+    the age of a file counts.
+    """
 
     boot, namespace = boot_id(), pid_namespace()
     if not (boot and namespace):
@@ -235,7 +242,7 @@ def _silence(path: Path) -> float:
 
 
 def _boot_session() -> str:
-    """Return the id that macOS gives to this boot; empty on other systems."""
+    """Return the id that macOS gives to this boot. Return an empty text on other systems."""
     import ctypes
 
     text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)

@@ -28,8 +28,10 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswers:
-    """The complete answers of each server. If they cannot be compared, `reason` says why. `by_build` is true if the
-    build is known to have failed."""
+    """The complete answers of each server.
+
+    If they cannot be compared, `reason` is set. `by_build` is true if the build is known to have failed.
+    """
 
     answers: tuple[tuple[Generated, ...], ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -77,6 +79,8 @@ def ask_servers(
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:
-    """Return the arguments that patchstack must set itself: those that change which server answers, or how many
-    requests it serves at once."""
+    """Return the arguments that patchstack must set itself.
+
+    They change which server answers, or how many requests it serves at the same time.
+    """
     return [text for text in args if text.partition("=")[0] in _TAKEN]

@@ -26,7 +26,7 @@ def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invoca
         most=invocation.output,
         requests=tuple((one.path, dict(one.body) if one.body is not None else None) for one in requests),
     )
-    # Later, every `{address}` in the file is replaced. Only the first may be, so the others are escaped.
+    # A later step replaces every `{address}` in the file. Only the first may be replaced, so the others are escaped.
     before, mark, after = questions.text().partition("{address}")
     text = before + mark + after.replace("{address}", r"\u007baddress}")
     beside = Beside(

@@ -38,10 +38,11 @@ class Case:
 class ConsoleOutput:
     """The output of `test` for one backend.
 
-    `devices` are all devices that the output lists. `skipped` is true if the backend is one of them but was not tested.
-    `passed` and `total` are the numbers of cases in its summary; None if the summary is missing. `failing` are the
-    names that it lists as failing. `holds` is its result for the backend. `backends` is its result for all devices: how
-    many passed, of how many. `ended` is its last line.
+    `devices` are all devices that the output lists. `skipped` is true if the backend is one of these devices but was
+    not tested. `passed` and `total` are the numbers of cases in its summary; None if the summary is missing. `failing`
+    has the names that the summary lists as failing. `holds` is the printed result for the backend. `backends` is the
+    printed result for all devices: the number that passed, and the total number. `ended` is the last line of the
+    output.
     """
 
     devices: tuple[str, ...]
@@ -132,7 +133,10 @@ def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
 
 
 def contradiction(tested: ConsoleOutput, code: int) -> str | None:
-    """Return why the output of a tested backend cannot be trusted. Return None if all its parts agree."""
+    """Return the reason why the output of a tested backend cannot be trusted.
+
+    Return None if all parts of the output agree.
+    """
     if tested.passed is None or tested.total is None:
         return "the number of passed tests is missing"
     if tested.holds is None or tested.backends is None or tested.ended not in ("OK", "FAIL"):

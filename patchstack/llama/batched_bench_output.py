@@ -66,10 +66,10 @@ def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
 
 
 def identity_problem(row: Mapping[str, Decimal]) -> str | None:
-    """Return how the figures of a row contradict each other. Return None if they do not.
+    """Return the contradiction between the figures of a row. Return None if there is none.
 
-    `row` has the keys of the tool (`pp`, `tg`, `pl`, `n_kv`, `t_pp`, `speed_pp`, `t_tg`, `speed_tg`) with the digits as
-    printed: N_KV = B·(PP+TG), S_PP = PP·B/T_PP and S_TG = TG·B/T_TG must be possible within the rounding.
+    `row` has the keys of the tool (`pp`, `tg`, `pl`, `n_kv`, `t_pp`, `speed_pp`, `t_tg`, `speed_tg`), with the digits
+    as printed. Within the rounding, N_KV = B·(PP+TG), S_PP = PP·B/T_PP and S_TG = TG·B/T_TG must be possible.
     """
     try:
         pp, tg, pl, n_kv = (int(row[name]) for name in ("pp", "tg", "pl", "n_kv"))
@@ -92,14 +92,17 @@ def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
 
 
 def _rounded(value: Decimal) -> tuple[Decimal, Decimal]:
-    """Return the smallest and the largest value that are printed like this one."""
+    """Return the smallest and the largest value that would be printed with the same digits."""
     exponent = value.as_tuple().exponent
     half = Decimal(5).scaleb(exponent - 1) if isinstance(exponent, int) else Decimal(0)
     return value - half, value + half
 
 
 def rows_problem(rows: Sequence[Row], wanted: Sequence[Shape]) -> str | None:
-    """Return why the rows are not exactly the wanted rows, each once. Return None if they are."""
+    """Return the difference between the rows and the wanted rows.
+
+    Return None if each wanted row occurs once and there are no others.
+    """
     counts = Counter(row.shape for row in rows)
     if twice := [shape for shape, count in counts.items() if count > 1]:
         return f"{_named(twice[0])} occurs {counts[twice[0]]} times"

@@ -19,8 +19,11 @@ _TROUBLE = re.compile(r"error|fail|abort|assert|terminate|cannot|couldn't", re.I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A candidate for a token. `logprob` is the natural logarithm of its probability before sampling. It is None if the
-    server gives none, because JSON has no infinity or NaN."""
+    """A candidate for a token.
+
+    `logprob` is the natural logarithm of its probability before sampling. It is None if the server gives no value,
+    because JSON has no infinity or NaN.
+    """
 
     id: int
     text: str
@@ -36,9 +39,9 @@ class Generated:
     """A complete answer.
 
     `ids` are all generated tokens, including the end of text. `ended` is true if it ends with the end of text. `steps`
-    has the most probable candidates for each token, best first; empty if the server gives none. `cached` is the number
-    of prompt tokens that came from the server's cache, `prompt` the number that were computed. `drafted` and `accepted`
-    are the numbers of speculative tokens.
+    has the most probable candidates for each token, best first; empty if the server gives no candidates. `cached` is
+    the number of prompt tokens that came from the server's cache, `prompt` the number that were computed. `drafted` and
+    `accepted` are the numbers of speculative tokens.
     """
 
     ids: tuple[int, ...]
@@ -60,9 +63,9 @@ class Divergence:
     """The first difference of two sequences of tokens.
 
     `position` counts generated tokens from 0. `got` and `wanted` are the tokens there; None if the sequence has ended.
-    `margin` is the difference in probability between the two most probable tokens there, `log_margin` the same in
-    logarithms. `gap` is the difference between the actual and the wanted token; it is a lower bound if one of them is
-    not among the candidates. None means unknown.
+    `margin` is the difference in probability between the two most probable tokens there. `log_margin` is the difference
+    of their logarithms. `gap` is the difference in probability between the actual and the wanted token. It is a lower
+    bound if one of them is not among the candidates. None means unknown.
     """
 
     position: int
@@ -81,7 +84,7 @@ class Divergence:
 
     @property
     def words(self) -> str:
-        """The difference in words: `position 5: 53 "5", not 48 "0"; top-two margin 0.215 (logprob 0.47)`."""
+        """The difference as text: `position 5: 53 "5", not 48 "0"; top-two margin 0.215 (logprob 0.47)`."""
         place = f"position {self.position}: {_named(self.got, self.got_text)}, not "
         place += _named(self.wanted, self.wanted_text)
         if self.margin is None:
@@ -137,8 +140,10 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 
 
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
-    """Return a function that says why a run of a server cannot be judged. A failure that the build caused can be
-    judged."""
+    """Return a function that gives the reason why a run of a server cannot be judged.
+
+    A run with a failure that the build caused can be judged.
+    """
 
     def complaint(seen: Observation) -> str | None:
         if fault := server_fault(seen, pinned=pinned):
@@ -166,9 +171,13 @@ def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Gene
 
 
 def read_generated(reply: Reply, question: Question) -> Generated | str:
-    """Return an answer to `/completion` with `return_tokens` and `n_probs`, or the reason why it cannot be used.
-    Reasons are: too few tokens without an end of text, an answer cut by the context, counts that contradict each other,
-    and unwanted use of the cache. Source: `tools/server/server-task.cpp` of llama.cpp."""
+    """Parse an answer to `/completion` with `return_tokens` and `n_probs`.
+
+    Return the answer, or the reason why it cannot be used. Possible reasons are too few tokens without an end of text,
+    an answer that the context cut, counts that contradict each other, and unwanted use of the cache.
+
+    Source: `tools/server/server-task.cpp` of llama.cpp.
+    """
     if reply.status != 200:
         return f"the server answered {reply.status}: {_error(reply)}"
     try:
@@ -235,8 +244,10 @@ def first_difference(got: Generated, wanted: Sequence[int], other: Generated | N
 
 
 def _distance(step: Sequence[Candidate], one: int | None, two: int | None) -> float | None:
-    """Return the difference in probability of two tokens. It is a lower bound if one is not among the candidates.
-    Return None if it is unknown."""
+    """Return the difference in probability of two tokens. Return None if it is unknown.
+
+    It is a lower bound if one of the tokens is not among the candidates.
+    """
     if not step or one is None or two is None:
         return None
     places = [next((at for at, each in enumerate(step) if each.id == token), len(step) - 1) for token in (one, two)]
@@ -331,7 +342,10 @@ def _error(reply: Reply) -> str:
 
 
 def _last_words(stderr: bytes) -> str:
-    """Return the last line that reports an error, or else the last line, to append to a message."""
+    """Return a line of the output that can be appended to a message.
+
+    It is the last line that reports an error, or else the last line.
+    """
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TROUBLE.search(line)] or lines
     return f": {telling[-1][:200]}" if telling else ""

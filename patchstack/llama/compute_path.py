@@ -47,18 +47,20 @@ _WORDS_WITH_VALUE = (
     *("-sys", "--system-prompt", "--chat-template", "--chat-template-file", "--chat-template-kwargs"),
     *("-r", "--reverse-prompt", "--in-prefix", "--in-suffix"),
 )
-_QUIET = ("GGML_NO_BACKTRACE",)  # affects only the output of a crash
+_QUIET = ("GGML_NO_BACKTRACE",)  # this variable affects only the output of a crash
 
 
 def path_args(prompting: Prompting) -> tuple[str, ...]:
-    """Return the arguments of a prompt that select the compute path, for a tool that reads a text."""
+    """Return those arguments of a prompt that select the compute path, for a tool that reads a text."""
     layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
     return (*layers, *attention, *_without_words(prompting.args))
 
 
 def same_path(prompting: Prompting, side: Side) -> str | None:
-    """Return why a side of a KL divergence has a different compute path than a prompt. Return None if the paths are the
-    same."""
+    """Return the reason why one side of a KL divergence has a different compute path than a prompt.
+
+    Return None if the paths are the same.
+    """
     mine, theirs = _settled(path_args(prompting)), _settled((*KL_FIXED, *side.args))
     if side.model != prompting.model:
         return f"its model is {side.model.name}, not {prompting.model.name}"
@@ -73,8 +75,10 @@ def same_environment(one: Environment, other: Environment) -> bool:
 
 
 def _settled(args: Sequence[str]) -> tuple[str, ...]:
-    """Return arguments in a normal form. The last `-ngl` and the last `-fa` count. Arguments that every run of a gate
-    has are omitted."""
+    """Return arguments in a normal form.
+
+    The last `-ngl` and the last `-fa` count. Arguments that all runs of gates have are omitted.
+    """
     last: dict[str, str] = {}
     rest: list[str] = []
     words = iter(args)

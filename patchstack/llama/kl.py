@@ -34,7 +34,10 @@ _VALUE = re.compile(rf"(.+?)\s*:\s*{_NUMBER}\s*%?(?:\s*±\s*{_NUMBER}\s*%?)?\Z")
 _CHUNK = re.compile(r"\s*(\d+)\s+\S+ ±.*%\Z")
 _LONGEST = 1000  # the maximum length of a line that is read
 _RECENT = 8
-"""The number of outputs whose result is remembered: a gate reads each output of a measurement two to four times."""
+"""The number of outputs whose results are remembered.
+
+A gate reads each output of a measurement two to four times.
+"""
 _PERCENTILES = ("99.9%", "99.0%", "95.0%", "90.0%", "10.0%", "5.0%", "1.0%", "0.1%")
 
 
@@ -142,8 +145,10 @@ def read_statistics(stdout: bytes) -> Statistics | None:
 
 
 def positions_of(chunks: int, context: int) -> int:
-    """Return how many positions are compared: the second half of each chunk, without the last position (`n_ctx - 1 -
-    n_ctx/2`)."""
+    """Return the number of compared positions.
+
+    In each chunk, they are the second half without the last position (`n_ctx - 1 - n_ctx/2`).
+    """
     return chunks * (context - 1 - context // 2)
 
 
@@ -173,8 +178,10 @@ FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison: a model, and how it is run. `args` come last and override the arguments of
-    patchstack."""
+    """One side of a comparison: a model, and how it is run.
+
+    `args` are the last arguments and override those of patchstack.
+    """
 
     model: Model
     args: tuple[str, ...] = ()
@@ -210,8 +217,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The result of a comparison. `fault` says why `statistics` are missing, and `failed` is true if this is a FAIL.
-    `kept` is the name of the base, and `size` its correct size in bytes; 0 if unknown."""
+    """The result of a comparison.
+
+    `fault` is the reason why `statistics` are missing. `failed` is true if this is a FAIL. `kept` is the name of the
+    base. `size` is its correct size in bytes, 0 if unknown.
+    """
 
     context: int
     statistics: Statistics | None
@@ -248,7 +258,7 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
 
 
 def too_few(chunks: int, context: int) -> str | None:
-    """Return why this number of chunks gives no statistics. Return None if it does."""
+    """Return the reason why this number of chunks gives no statistics. Return None if it gives statistics."""
     positions = positions_of(chunks, context)
     if positions >= LEAST:
         return None
@@ -303,8 +313,10 @@ def compare_invocation(comparison: Comparison, kept: str, what: str = "compare")
 
 
 def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
-    """Return why a base cannot be trusted. Return None if it can, or if its build is at fault. `size` is the size of
-    the file in bytes; None if unknown."""
+    """Return the reason why a base cannot be trusted. Return None if it can be trusted, or if its build is the cause.
+
+    `size` is the size of the file in bytes, None if unknown.
+    """
     if complaint := _ended_badly(seen, comparison.base.pinned):
         return complaint
     if seen.code != 0:
@@ -333,7 +345,10 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
 
 
 def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | None:
-    """Return why a comparison cannot be judged. Return None if it can, or if the build is at fault."""
+    """Return the reason why a comparison cannot be judged.
+
+    Return None if it can be judged, or if the build is the cause.
+    """
     if complaint := _ended_badly(seen, pinned):
         return complaint
     if seen.code != 0:
@@ -360,7 +375,7 @@ def _hopeless(comparison: Comparison) -> str | None:
 
 
 def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
-    """Return a name for the build and machine of a runner: the key of an observation."""
+    """Return a name for the build and machine of a runner. It is the key of an observation."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
     observed = retry(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts
@@ -370,7 +385,10 @@ def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
 
 
 def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[Attempt], *, own: bool) -> Log:
-    """Make the base, or use a known one. Return the log of the run that made it."""
+    """Make the base, or use a base that is already known.
+
+    Return the log of the run that made it.
+    """
 
     def complaint(seen: Observation) -> str | None:
         size = runner.size_of(kept)
@@ -443,7 +461,10 @@ def _invocation(
 
 
 def _ended_badly(seen: Observation, pinned: bool) -> str | None:
-    """Return why a run cannot be judged, from its exit status and the end of its log. Return None if it can."""
+    """Return the reason why a run cannot be judged. Return None if it can.
+
+    The reason follows from the exit status and the end of the log.
+    """
     if fault := fault_of(seen, pinned=pinned):
         if fault.by_build:
             return None

@@ -2,9 +2,9 @@
 
 llama.cpp's tools print through a queue that a separate thread writes (`common/log.cpp`). Entries that are in the queue
 at exit are lost, although the exit status is 0 (ggml-org/llama.cpp#22142). The queue keeps the order of its entries,
-and every entry is flushed. So if a line that a tool queues after all its results was printed, the results were printed,
-too. Lines after the sentinel do not matter, such as the table of memory with `-lv 4`, or counters that a patch prints
-from a destructor.
+and every entry is flushed. A tool queues its sentinel after all its results. So if the sentinel was printed, the
+results were printed too. Lines after the sentinel do not matter, such as the table of memory with `-lv 4`, or counters
+that a patch prints from a destructor.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to run. `sentinel` is the pattern of the line that proves that its output is complete; None if it
-    prints no such line. `seconds` is the limit of wall time. `tries` is how many times a run is tried until it can be
-    judged."""
+    """A program to run.
+
+    `sentinel` is the pattern of the line that proves that its output is complete; None if it prints no such line.
+    `seconds` is the limit of wall time. `tries` is the maximum number of runs until one can be judged.
+    """
 
     name: str
     args: tuple[str, ...] = ()
@@ -66,8 +68,10 @@ class Program:
         return all(model.sha256 is not None for model in self.models)
 
     def complete(self) -> Complete:
-        """Return a function that says why a run cannot be judged. A run can be judged if it exited by itself and
-        printed its sentinel, or if it failed because of the build."""
+        """Return a function that gives the reason why a run cannot be judged.
+
+        A run can be judged if it exited by itself and printed its sentinel, or if it failed because of the build.
+        """
 
         def complaint(seen: Observation) -> str | None:
             if fault := fault_of(seen, pinned=self.pinned):
@@ -77,8 +81,10 @@ class Program:
         return complaint
 
     def lost(self, seen: Observation) -> str | None:
-        """Return why the output of a run may be incomplete. Return None if it is complete, or if the program has no
-        sentinel."""
+        """Return the reason why the output of a run may be incomplete.
+
+        Return None if it is complete, or if the program has no sentinel.
+        """
         if self.sentinel is None:
             return None
         missing = sentinel_missing(seen.stderr, self.sentinel)
@@ -89,7 +95,7 @@ class Program:
 
 
 def program_problem(name: str) -> str | None:
-    """Return why a text is not the name of a program. Return None if it is."""
+    """Return the reason why a text is not the name of a program. Return None if it is."""
     if "/" in name or name in (".", ".."):
         return f"{name!r} is a path; give the name of a program in the build's bin directory"
     return None

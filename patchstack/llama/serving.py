@@ -14,7 +14,7 @@ from patchstack.observe.sentinel import lines_of
 
 RECORD = "record.json.gz"
 URL = "http://{address}"
-"""The URL of the server. The address is known when the server listens."""
+"""The URL of the server. The address becomes known when the server listens."""
 _CLIENT, _PLAN = "client.pyz", "plan.json"
 _REUSED = re.compile(r"graphs reused = +(\d+)")
 _NUMBER = re.compile(r"(\w+)=(\d+)(?= |$)")
@@ -64,7 +64,7 @@ def record_of(seen: Observation) -> bytes | str:
 
 
 def trace_of(stderr: bytes) -> Mapping[str, float] | None:
-    """Return the totals of the admission trace that a server printed at exit. Return None if it printed none."""
+    """Return the totals of the admission trace that a server printed at exit. Return None if it printed no trace."""
     for line in reversed(list(lines_of(stderr))):
         for marks in (SERVING, ADMISSION):
             at = line.find(marks.summary) if marks.summary is not None else -1
@@ -75,7 +75,7 @@ def trace_of(stderr: bytes) -> Mapping[str, float] | None:
 
 
 def reused_graphs(stderr: bytes) -> int | None:
-    """Return how many graphs a server reused, from its last report. Return None if it printed none."""
+    """Return the number of graphs that a server reused, from its last report. Return None if it printed no report."""
     found = [int(match[1]) for line in lines_of(stderr) if (match := _REUSED.search(line))]
     return found[-1] if found else None
 

@@ -1,4 +1,4 @@
-"""`serve`: measure a llama-server under load with a client. Higher rates are better, and lower latencies."""
+"""`serve`: measure a llama-server under load with a client. Higher rates and lower latencies are better."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ class LoadTerms:
     """The inputs of the figures besides the record.
 
     `arrivals` is the kind of arrivals. `concurrency` is the largest number of requests in flight; 0 means no limit.
-    `prefix` is the shared prefix of the prompts in tokens. `slo` has the bounds of goodput in ms. `compared` is whether
-    the run belongs to a comparison: then no request may fail and, unless `no_counters`, the server's counters must
-    agree with the client.
+    `prefix` is the shared prefix of the prompts in tokens. `slo` has the bounds of goodput in ms. `compared` is true if
+    the run belongs to a comparison. Then no request may fail. Unless `no_counters` is set, the server's counters must
+    also agree with the client.
     """
 
     arrivals: str
@@ -54,14 +54,16 @@ class LoadTerms:
 
     @property
     def open_loop(self) -> bool:
-        """Whether latencies are measured from planned times."""
+        """Whether latencies are measured from the planned times of the requests."""
         return self.arrivals not in (CLOSED, STAGGERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossed:
-    """The client's sums and the increases of the server's counters; None if unknown. `server` is the kind of server.
-    `agree` is whether sums and increases are equal; None if one of them is unknown."""
+    """The client's sums and the increases of the server's counters. Each is None if unknown.
+
+    `server` is the kind of server. `agree` is true if sums and increases are equal, and None if one of them is unknown.
+    """
 
     server: str
     prompt: int | None
@@ -222,7 +224,7 @@ def _problems(
 
 
 def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator[str]:
-    """Yield problems which show that other clients used the server, or that this cannot be checked."""
+    """Yield problems: other clients used the server, or it cannot be checked that none did."""
     busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
     if busy:
         yield f"the server was in use: {busy:g} requests were under way before the run began"
@@ -235,7 +237,7 @@ def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator
 
 
 def _cached(record: ServeRecord, terms: LoadTerms, answered: Sequence[RequestRecord]) -> Iterator[str]:
-    """Yield the problem that the server took parts of prompts from its cache, although the run has no shared prefix."""
+    """Yield a problem if the server took parts of prompts from its cache although the run has no shared prefix."""
     if terms.prefix:
         return
     allowed = (record.shared or 0) + BY_CHANCE
@@ -274,8 +276,10 @@ def _why_not(crossed: Crossed) -> str:
 
 
 def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:
-    """Yield a note for each of the first requests with a different number of tokens than requested. One note counts the
-    others."""
+    """Yield a note for each of the first requests whose number of tokens differs from the requested number.
+
+    One more note has the number of the other such requests.
+    """
     others = [(number, got, wanted) for number, got, wanted in rows if got is not None and got != wanted]
     for number, got, wanted in others[:_NAMED]:
         yield f"request {number} {verb} {got} {unit}, not {wanted}"
@@ -292,7 +296,10 @@ def _first(failed: Sequence[RequestRecord]) -> str:
 
 
 def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) -> Steady | None:
-    """Return the steady window. Return None for an open loop, except a burst, because its number of streams varies."""
+    """Return the steady window.
+
+    Return None for an open loop other than a burst, because its number of streams varies.
+    """
     if terms.arrivals == "burst":
         return steady(streams, len(record.requests))
     if terms.open_loop:
@@ -301,8 +308,10 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) ->
 
 
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
-    """Return the numbers of drafted and accepted tokens and of preemptions, as far as known. Numbers of tokens from the
-    answers replace those of the counters."""
+    """Return the numbers of drafted and accepted tokens and of preemptions, if known.
+
+    If the answers report numbers of tokens, these are used instead of the counters.
+    """
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}
     for name in ("drafted", "accepted"):

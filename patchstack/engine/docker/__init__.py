@@ -1,1 +1,4 @@
-"""The engine that runs jobs in containers, on this machine or another. Only this package imports `docker`."""
+"""The engine that runs jobs in containers, on this machine or on a different machine.
+
+Only this package imports `docker`.
+"""

@@ -32,7 +32,7 @@ class Connection:
         self.faults = Faults(endpoint, self._tunnel.complaint if self._tunnel else lambda: "")
         try:
             with self.faults.translated("answer"):
-                # The stubs of the SDK leave half of it untyped.
+                # The type stubs of the SDK leave half of it untyped.
                 self.api: Any = _client(endpoint, self._tunnel)
         except BaseException:
             if self._tunnel:
@@ -59,7 +59,7 @@ def _client(endpoint: Endpoint, tunnel: Tunnel | None) -> Any:
 def _over(dial: Callable[[], socket.socket]) -> Any:
     """Return an SDK client that opens its connections with `dial`.
 
-    The SDK does not accept connections from outside. So the client is first made for a socket with a fixed version.
+    The SDK cannot be given an existing connection. So the client is first made for a socket with a fixed API version.
     Then it gets a different adapter and asks for the engine's version.
     """
     api: Any = docker.APIClient(base_url="unix:///engine", version="1.41", timeout=_FIRST_ANSWER)

@@ -32,9 +32,10 @@ class Late(Exception):
 
 
 class Attached:
-    """An attachment to a container. The container's stdin is open as long as the attachment.
+    """An attachment to a container.
 
-    It is made before the container starts, so it receives all output.
+    While the attachment exists, the container's stdin stays open. The attachment is made before the container starts,
+    so it receives all output.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -140,7 +141,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
             output(held)
         return outcome(connection, job, name, ended, seconds, beginning)
     except EngineLost:
-        name = ""  # the engine may not answer; the lifeline ends the container
+        name = ""  # the engine may not answer; then the lifeline ends the container
         raise
     finally:
         if attached is not None:
@@ -151,9 +152,9 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
 
 
 def attach(api: Any, name: str) -> Attached:
-    """Attach to a container that was created but has not been started."""
+    """Attach to a container that was created but is not started yet."""
     attached = Attached(api.attach_socket(name, _ATTACH))
-    api.ping()  # the attachment uses up the open connection; open the next one before the job's time starts
+    api.ping()  # the attachment uses the open connection; open the next connection before the job's time starts
     return attached
 
 
@@ -179,7 +180,10 @@ def outcome(
 
 
 def _without_trailer(connection: Connection, job: Job, name: str, seconds: float, beginning: bytes) -> Outcome:
-    """Return the outcome of a container whose process 1 ended without its last message, from the engine's events."""
+    """Return the outcome of a container whose process 1 ended without its last message.
+
+    The outcome comes from the engine's events.
+    """
     with connection.faults.translated(f"report the end of {job.what}"):
         code, oom = fate(connection.api, name)
     if oom:
@@ -231,8 +235,11 @@ def fate(api: Any, name: str) -> tuple[int | None, bool]:
 
 
 def create(api: Any, body: dict[str, Any], name: str) -> None:
-    """Create a container. Ctrl-C is deferred until the engine answers. Otherwise the container could appear after the
-    clean-up, which would not find it."""
+    """Create a container.
+
+    Ctrl-C is deferred until the engine answers. Otherwise the container could be created after the clean-up, and would
+    never be removed.
+    """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         api.create_container_from_config(body, name)
@@ -259,14 +266,14 @@ def remove(api: Any, name: str) -> None:
 def sweep(api: Any) -> None:
     """Remove the containers that belong to ended processes of this machine.
 
-    A running container has a live owner, because otherwise its lifeline would have ended it. So the age of a container
-    counts only if it does not run.
+    The owner of a running container is alive, because otherwise the lifeline would have ended the container. So the age
+    of a container matters only if the container does not run.
     """
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
         still = found.get("State") in ("created", "exited", "dead")
         silent = time.time() - float(found["Created"]) if still else 0.0
         if is_dead(found["Labels"].get(OWNER_LABEL, ""), silent=silent):
-            with contextlib.suppress(docker.errors.APIError):  # another patchstack process may remove it as well
+            with contextlib.suppress(docker.errors.APIError):  # another patchstack process may also remove it
                 remove(api, found["Id"])
 
 
@@ -294,7 +301,7 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
         yield name
     except EngineLost:
         with contextlib.suppress(PatchstackError), faults.translated(doing):
-            remove(api, name)  # the engine may answer again; if not, the next process removes it
+            remove(api, name)  # the engine may answer again later; if not, the next process removes the container
         raise
     except BaseException:
         with faults.translated(doing):
@@ -325,7 +332,9 @@ def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterato
 
 
 def give_to_owner(api: Any, carrying: str) -> None:
-    """Make the user of jobs the owner of the volume's root directory. The entry `.` of an archive cannot do it, because
-    the engine skips this entry."""
+    """Make the user of jobs the owner of the volume's root directory.
+
+    The entry `.` of an archive cannot change the owner, because the engine skips this entry.
+    """
     entry = pack([Entry(path=MOUNTED.removeprefix("/"))])
     api.put_archive(carrying, "/", entry)

@@ -33,8 +33,11 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of an engine. `spec` is the name that the user gave. `source` says where the URL comes from.
-    `context` is the docker context that has the URL; None if no context was used."""
+    """The address of an engine.
+
+    `spec` is the name that the user gave. `source` tells where the URL comes from. `context` is the docker context that
+    has the URL; None if no context was used.
+    """
 
     spec: str
     url: str
@@ -48,7 +51,7 @@ class Endpoint:
 
     @property
     def socket(self) -> str | None:
-        """The path of the engine's socket on this machine. None if the engine is reached in a different way."""
+        """The path of the engine's socket on this machine. It is None if the engine is reached in a different way."""
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:

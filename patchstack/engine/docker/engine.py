@@ -129,7 +129,7 @@ class ContainerEngine:
         if path.startswith("/") or ".." in path.split("/"):
             raise JobRefused(f"{path!r} is not a path below a volume")
         stream = self._get(volume, path, image)
-        return chain([next(stream, b"")], stream)  # a missing path is an error at the call, not at the first read
+        return chain([next(stream, b"")], stream)  # a missing path must raise at the call, not at the first read
 
     def _get(self, volume: str, path: str, image: str | None) -> Iterator[bytes]:
         doing = f"read {path} from the volume {volume}"
@@ -245,8 +245,9 @@ class ContainerEngine:
         output: Output,
         network: str | None = None,
     ) -> Image:
-        """Build the image of a directory's Dockerfile on the engine and tag it. It is built with buildx if buildx is
-        installed, else with the engine's own builder.
+        """Build the image of a directory's Dockerfile on the engine and tag it.
+
+        The image is built with buildx if buildx is installed, and otherwise with the engine's own builder.
 
         `args` are the build arguments. `network` is the network that the steps use (`host`, `none`). The image gets the
         label `patchstack.base` with the name of its base image, and `patchstack.base.digest` if a registry knows the
@@ -282,8 +283,10 @@ class ContainerEngine:
 
 
 class _Given:
-    """The stream of the caller. It keeps an error of the stream, so that this is not reported as an error of the
-    engine."""
+    """The stream of the caller.
+
+    It keeps an error of the stream, so that the error is not reported as an error of the engine.
+    """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -313,6 +316,8 @@ def _image(reference: str, found: dict[str, Any]) -> Image:
 
 
 def _matches(found: str, wanted: str) -> bool:
-    """Return whether an image for the platform `found` can be used for `wanted`. Variants count only if both have
-    one."""
+    """Return whether an image for the platform `found` can be used for `wanted`.
+
+    Variants are compared only if both platforms have one.
+    """
     return all(one == other for one, other in zip(found.split("/"), wanted.split("/"), strict=False))

@@ -44,8 +44,8 @@ _UNKNOWN = ("pull access denied", "manifest unknown", "not found", "repository d
 class Faults:
     """Translates the errors of one endpoint. `complaint` returns the messages of the connection's program (ssh).
 
-    `answered` is set after the engine's first answer. Before, a broken connection means `EngineUnavailable`;
-    afterwards, it means `EngineLost`.
+    `answered` is set after the engine's first answer. Before this answer, a broken connection means
+    `EngineUnavailable`. After it, a broken connection means `EngineLost`.
     """
 
     def __init__(self, endpoint: Endpoint, complaint: Callable[[], str] = lambda: "") -> None:
@@ -75,7 +75,7 @@ class Faults:
                 return refusal(link.response.status_code, str(link.explanation or link), doing)
         for link in _chain(error):
             if isinstance(link, OSError) and (link.filename or "in context" in str(link)):
-                return EngineRefused(f"cannot {doing}: {link}")  # a file of this machine, not the connection
+                return EngineRefused(f"cannot {doing}: {link}")  # about a local file, not the connection
         if self.answered:
             words = self.last_words()
             return EngineLost(
@@ -105,7 +105,10 @@ def _last(words: str) -> str:
 
 
 def refusal(status: int, words: str, doing: str) -> PatchstackError:
-    """Return the error for a request that the engine refused. `status` is the HTTP status, `words` its message."""
+    """Return the error for a request that the engine refused.
+
+    `status` is the HTTP status, and `words` is the message of the engine.
+    """
     low = words.lower()
     if any(sign in low for sign in NO_SPACE):
         return OutOfSpace(
@@ -133,8 +136,10 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
 
 
 def base_unavailable(words: str) -> str | None:
-    """Return a phrase that says why a base image is not available. Return None if the builder's message has a different
-    cause."""
+    """Return a phrase with the reason why a base image is not available.
+
+    Return None if the builder's message has a different cause.
+    """
     low = words.lower()
     if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
         return "its registry cannot be reached"

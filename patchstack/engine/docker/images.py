@@ -1,4 +1,4 @@
-"""Build images with buildx if it is installed, else with the engine's own builder."""
+"""Build images with buildx if it is installed, and otherwise with the engine's own builder."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _value(variable: re.Match[str], values: Mapping[str, str]) -> str:
 
 BASE_LABEL = "patchstack.base"
 BASE_DIGEST_LABEL = "patchstack.base.digest"
-_SHOWN = 12  # number of lines that an error shows of a failed step
+_SHOWN = 12  # number of lines of a failed step that an error shows
 _RAWJSON_SINCE = (0, 13)  # the first buildx version with --progress=rawjson
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _DOCKER_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "BUILDX_CONFIG", "XDG_RUNTIME_DIR")
@@ -135,7 +135,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
         try:
             digests = api.inspect_image(base).get("RepoDigests") or ()
         except docker.errors.NotFound:
-            with contextlib.suppress(docker.errors.APIError):  # without a registry, the build reports the error
+            with contextlib.suppress(docker.errors.APIError):  # the build itself reports an error of the registry
                 digests = (f"@{api.inspect_distribution(base)['Descriptor']['digest']}",)
                 labels[BASE_DIGEST_LABEL] = digests[0].partition("@")[2]
             return labels
@@ -162,7 +162,7 @@ def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
 def _with_the_engine(
     connection: Connection, plan: Plan, about: About, labels: dict[str, str], progress: Progress, output: Output
 ) -> None:
-    """Build the image with the engine's own builder, through the SDK. A failure is recorded in `progress`."""
+    """Build the image with the engine's own builder, through the SDK. A failure is stored in `progress`."""
     with connection.faults.translated(f"build the image {plan.tag}"):
         stream = connection.api.build(
             path=str(plan.directory),
@@ -187,7 +187,7 @@ def _with_the_engine(
 
 
 def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
-    """Record one message of the engine's builder in `progress`. Return the text to show."""
+    """Store one message of the engine's builder in `progress`. Return the text to show."""
     if "error" in event:
         progress.error = str(event["error"])
         return b""
@@ -258,8 +258,10 @@ def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
 
 
 def buildx_event(event: dict[str, Any], progress: Progress, seen: dict[str, str]) -> bytes:
-    """Record one message of BuildKit (a `SolveStatus`) in `progress`. Return the text to show. `seen` has the names of
-    the started steps by digest."""
+    """Store one message of BuildKit (a `SolveStatus`) in `progress`. Return the text to show.
+
+    `seen` has the names of the started steps by digest.
+    """
     shown = b""
     for vertex in event.get("vertexes") or ():
         digest, name = str(vertex.get("digest")), str(vertex.get("name") or "")

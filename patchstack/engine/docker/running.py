@@ -110,7 +110,7 @@ def running(
             api.start(name)
         yield ContainerJob(connection, job, name, attached, nonce, output)
     except EngineLost:
-        name = ""  # the engine may not answer; the lifeline ends the container
+        name = ""  # the engine may not answer; then the lifeline ends the container
         raise
     finally:
         if attached is not None:

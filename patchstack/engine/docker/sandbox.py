@@ -20,8 +20,8 @@ HOME = "/tmp"  # noqa: S108  (the container's own)
 _TMP = "rw,noexec,nosuid,nodev,mode=1777"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DROPPED = ("HOSTNAME", "PWD", "OLDPWD", "SHLVL", "container")
-# A container must never see the paths in _KEPT_FROM of the engine's machine, nor paths below or above them. The paths
-# below those in _OPEN are exceptions.
+# A container must never see the paths in _KEPT_FROM of the engine's machine, nor any path below or above them. The only
+# exceptions are paths below those in _OPEN.
 _OPEN = ("/run/media", "/dev/shm")  # noqa: S108  (where people mount disks, and keep models in memory)
 _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/var/lib/docker", "/var/lib/containers")
 
@@ -81,20 +81,20 @@ def _within(path: str, parent: str) -> bool:
 def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside: str | None = None) -> dict[str, Any]:
     """Return the body of the Docker Engine API's `POST /containers/create` for a job with a lifeline.
 
-    `beside` is the name of a running container. The job shares only its loopback interface.
+    `beside` is the name of a running container. The job shares only the loopback interface of that container.
     """
     limits = job.limits
     host: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": "none",
-        "IpcMode": "private" if job.gpus else "none",  # private gives a writable /dev/shm, which several GPUs need
+        "IpcMode": "private" if job.gpus else "none",  # `private` has a writable /dev/shm, which several GPUs need
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "ReadonlyRootfs": True,
         "Privileged": False,
         "Tmpfs": {HOME: f"{_TMP},size={limits.tmp}"},
         "Mounts": _mounts(job),
-        "LogConfig": {"Type": "none", "Config": {}},  # the output is streamed, so no log is needed
+        "LogConfig": {"Type": "none", "Config": {}},  # no log is needed, because the output is streamed
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
     }
     if limits.memory is not None:
@@ -106,7 +106,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
     if job.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
     dropped = " ".join(_dropped(job, around))
-    # A container in the network of another must not set a host name or a network: the engine refuses both.
+    # The engine refuses a host name or a network for a container in the network of another container.
     network: dict[str, Any] = {"Hostname": "patchstack", "NetworkDisabled": True}
     if beside is not None:
         host["NetworkMode"], network = f"container:{beside}", {}
@@ -131,8 +131,10 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
 
 
 def _mounts(job: Job) -> list[dict[str, Any]]:
-    """Return the mounts for volumes and paths. `Binds` is not used, because the engine would create a missing path, and
-    could mistake a name for a path."""
+    """Return the mounts for volumes and paths.
+
+    `Binds` is not used: with it, the engine would create a missing path, and could take a name for a path.
+    """
     volumes = [
         {
             "Type": "volume",

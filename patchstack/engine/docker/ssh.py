@@ -1,8 +1,8 @@
 """Connect to a Docker engine over ssh. Each connection has its own `ssh` process, as with the `docker` program.
 
-`ssh HOST docker system dial-stdio` connects its stdin and stdout to the engine's socket. Both are one end of a socket
-pair. So the other end is an ordinary socket, which supports timeouts, half-close and close. The SDK's own ssh
-connection supports none of these. It also forces port 22 for an alias of ~/.ssh/config, and lets ssh print to the
+`ssh HOST docker system dial-stdio` connects its stdin and stdout to the engine's socket. Here, stdin and stdout are one
+end of a socket pair. The other end is an ordinary socket, which supports timeouts, half-close and close. The SDK's own
+ssh connection does not support them. It also forces port 22 for an alias of ~/.ssh/config, and lets ssh print to the
 terminal.
 """
 
@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from patchstack.causes import ProgramMissing
 from patchstack.process import Child, clean_environment, start
 
-# A connection without an answer for a minute is lost. A RemoteCommand in ~/.ssh/config would replace our command.
+# A connection without an answer for one minute is lost. A RemoteCommand in ~/.ssh/config would replace the command of
+# patchstack.
 _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCountMax": "3", "RemoteCommand": "none"}
 
 
@@ -48,7 +49,7 @@ class Tunnel:
         said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
         try:
             with theirs:
-                # In its own session, because on Ctrl-C patchstack needs the connection to clean up.
+                # In a separate session: on Ctrl-C, patchstack still needs the connection to clean up.
                 child = start(
                     self._arguments,
                     env=clean_environment(network=True),
@@ -86,7 +87,7 @@ class Tunnel:
         self._children.clear()
 
     def _reap(self) -> None:
-        """Forget ssh processes that ended without an error."""
+        """Remove the ssh processes that ended without an error from the list."""
         for pair in [pair for pair in self._children if pair[0].poll() == 0]:
             pair[1].close()
             self._children.remove(pair)

@@ -18,8 +18,11 @@ DEPTH = 2
 """The number of processes above the job's own process: `unshare` and the first process of the namespace."""
 _SECONDS = 20.0
 _FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
-"""The script of the first process in the namespace. The first process ignores signals without a handler, even its own
-abort. So it is a shell, and the job is its child. The shell's own messages about signals are discarded."""
+"""The script of the first process in the namespace.
+
+The first process of a PID namespace ignores signals for which it has no handler, even the signal of its own abort. So
+it is a shell, and the job is its child. The shell's own messages about signals are discarded.
+"""
 
 
 @functools.cache
@@ -37,7 +40,7 @@ def apart() -> tuple[str, ...] | None:
         options = ("--user", "--map-current-user", *options)
     words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
     try:
-        # The job must be a child of process 1, or must not see the process of patchstack.
+        # The job must be a child of process 1. Otherwise it must not be able to see the process of patchstack.
         asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
     except PatchstackError:
         return None

@@ -144,7 +144,7 @@ def _pack(source: Path, name: str) -> Iterator[bytes]:
 def remove(directory: Path) -> None:
     """Remove a directory with its content, even if it is not writable. Links are not followed.
 
-    The processes of a killed patchstack end a moment after it, and may still write to the directory. So the removal is
+    The processes of a killed patchstack end a moment later, and may still write to the directory. So the removal is
     retried for up to 10 s.
     """
     end = time.monotonic() + _LAST_WRITES
@@ -167,7 +167,7 @@ def _remove(directory: Path) -> None:
     if not os.path.lexists(directory):
         return
     if not directory.is_symlink():
-        open_up(str(directory))  # os.walk must be able to read it
+        open_up(str(directory))  # os.walk must be able to read this directory
         for parent, names, _ in os.walk(directory):
             for name in names:
                 if not os.path.islink(found := os.path.join(parent, name)):

@@ -48,15 +48,18 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
     finally:
         os.close(lifeline)
         os.close(ours)
-    code = child.wait()  # known since `_end`
+    code = child.wait()  # `_end` has set it
     return Outcome(
         ending=Ending.EXITED if in_time else Ending.TIMED_OUT, code=code if code >= 0 else 128 - code, seconds=seconds
     )
 
 
 class HostJob:
-    """A job that runs in the background: a `Running`. A thread delivers its output. `depth` is the number of processes
-    above the job's own process, which create its PID namespace."""
+    """A job that runs in the background. It implements `Running`.
+
+    A thread delivers its output. The processes above the job's own process create its PID namespace. `depth` is their
+    number.
+    """
 
     def __init__(self, child: Child, source: int, output: Output, depth: int) -> None:
         self._child = child
@@ -106,8 +109,10 @@ class HostJob:
         self._pump.join(timeout=5)
 
     def _own(self) -> int | None:
-        """Return the pid of the job's own process, because the processes above it ignore SIGTERM. Return None if it
-        does not start within a second."""
+        """Return the pid of the job's own process. Return None if the process does not start within a second.
+
+        The pid is needed because the processes above it ignore SIGTERM.
+        """
         deadline = time.monotonic() + 1
         while True:
             pid: int | None = self._child.pid
@@ -182,7 +187,7 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int,
             stdout=output,
             stderr=output,
         )
-    except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel accepts
+    except (ValueError, OSError) as error:  # the command has a NUL byte, or more arguments than the kernel accepts
         raise JobRefused(f"{job.what} cannot be run: {error}") from error
 
 

@@ -21,10 +21,10 @@ _SPACE = " \t\n\r"
 class Answer:
     """The result of a request.
 
-    `times` are the times of the chunks with generated content, in ns. `counts` are the tokens generated until each of
-    them; None if the server did not report the number. `tokens`, `prompt` and `cached` are numbers of tokens that the
-    server reports. `failure` says why the request failed; empty if it did not fail. Content before a failure is kept.
-    `odd` counts the events that are not content.
+    `times` are the times of the chunks with generated content, in ns. `counts` has, for each chunk, the number of
+    tokens generated so far. A count is None if the server did not report it. `tokens`, `prompt` and `cached` are token
+    counts that the server reports. `failure` is the reason why the request failed, empty if it did not fail. Content
+    before a failure is kept. `odd` counts the events that are not content.
     """
 
     status: int = 0
@@ -44,7 +44,7 @@ class Answer:
         self.odd[what] = self.odd.get(what, 0) + 1
 
     def fail(self, why: str) -> None:
-        """Record the first failure. Later failures follow from it."""
+        """Record the first failure. Later failures are consequences of the first."""
         self.failure = self.failure or why
 
 
@@ -80,10 +80,10 @@ class _Reading:
             count = count if made is None else made
         self._choices(time, get("choices"), usage, count)
 
-    # The last numbers count: a server may send them with every chunk.
+    # The last counts are used, because a server may send them with every chunk.
 
     def _usage(self, usage: dict[str, Any]) -> int | None:
-        """Read the numbers of `usage`, and return the tokens generated so far."""
+        """Read the token counts of `usage`, and return the number of tokens generated so far."""
         answer = self.answer
         made, prompt = _whole(usage.get("completion_tokens")), _whole(usage.get("prompt_tokens"))
         if made is not None:
@@ -97,7 +97,7 @@ class _Reading:
         return made
 
     def _timings(self, timings: dict[str, Any]) -> int | None:
-        """Read the numbers of `timings`, and return the tokens generated so far."""
+        """Read the token counts of `timings`, and return the number of tokens generated so far."""
         answer = self.answer
         made, cached = _whole(timings.get("predicted_n")), _whole(timings.get("cache_n"))
         if made is not None:
@@ -143,8 +143,11 @@ class _Reading:
 
 
 def read_answer(wire: AnswerReader, body: Iterable[tuple[int, bytes]], ended: str) -> Answer:
-    """Parse the answer of a connection. `body` has the parts that `wire` reads, with their times in ns. `ended` says
-    why the connection ended early; empty if the answer is complete, or if the server closed the connection."""
+    """Parse the answer of a connection.
+
+    `body` has the parts that `wire` reads, with their times in ns. `ended` is the reason why the connection ended
+    early. It is empty if the answer is complete, or if the server closed the connection.
+    """
     events, reading = EventReader(), _Reading()
     answer = reading.answer
     refused = bytearray()
@@ -194,7 +197,7 @@ def _is_stream(wire: AnswerReader) -> bool:
 
 
 def _refused(wire: AnswerReader, body: bytes) -> str:
-    """Return why an answer is not a stream of events, in words."""
+    """Return the reason, as text, why an answer is not a stream of events."""
     if 300 <= wire.status < 400:
         return f"the server answered {wire.status}: it redirects to {wire.headers.get('location', 'nowhere')[:_WORDS]}"
     coding = wire.headers.get("content-encoding", "").strip().lower()
@@ -222,7 +225,10 @@ def error_words(document: dict[str, Any]) -> str:
 
 
 def _has_content(choice: dict[str, Any]) -> bool:
-    """Return whether a choice has generated content: text, reasoning or a tool call. A role alone is not content."""
+    """Return whether a choice has generated content: text, reasoning or a tool call.
+
+    A role without content does not count.
+    """
     text = choice.get("text")
     if text and isinstance(text, str):
         return True
@@ -235,7 +241,10 @@ def _has_content(choice: dict[str, Any]) -> bool:
 
 
 def _document(data: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in the data of an event, None for anything else. `json.loads` would take longer."""
+    """Return the JSON object in the data of an event. Return None for anything else.
+
+    `json.loads` would take longer.
+    """
     try:
         text = str(data, "utf-8").strip(_SPACE)
         document, end = _decode(text)

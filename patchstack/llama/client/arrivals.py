@@ -11,8 +11,11 @@ CLOSED, POISSON, CONSTANT, BURST, STAGGERED, FILE = "closed", "poisson", "consta
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The plan of a run. `planned` has the start time of each request in seconds; None for a request that is sent when
-    a different request ends. `most` is the limit of requests in flight; 0 means no limit."""
+    """The plan of a run.
+
+    `planned` has the start time of each request in seconds. It is None for a request that is sent when another request
+    ends. `most` is the limit of requests in flight; 0 means no limit.
+    """
 
     planned: tuple[float | None, ...]
     most: int

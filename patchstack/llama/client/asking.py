@@ -1,5 +1,7 @@
-"""Send questions one after the other and keep the complete answers. Used to check the contents of answers, not their
-times."""
+"""Send questions one after the other and keep the complete answers.
+
+This is used to check the contents of answers, not their times.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,12 @@ _LOOK = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions for a server. `requests` are pairs of a path and a JSON body; without a body, it is a GET request.
-    `ready` is the time limit until `/health` returns 200, and `each` the time limit of an answer, both in seconds.
-    `most` is the maximum size of an answer in bytes."""
+    """The questions for a server.
+
+    `requests` are pairs of a path and a JSON body. A request without a body is a GET request. `ready` is the time limit
+    until `/health` returns 200. `each` is the time limit of an answer. Both are in seconds. `most` is the maximum size
+    of an answer in bytes.
+    """
 
     url: str
     ready: float
@@ -88,8 +93,10 @@ class _Asking:
 
 
 def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
-    """Send the questions, and return the answers. SIGTERM stops this, and the answers until then are returned. Raises
-    `NoRun`."""
+    """Send the questions, and return the answers.
+
+    SIGTERM stops this. Then the answers received so far are returned. Raises `NoRun`.
+    """
 
     async def main() -> dict[str, Any]:
         asking = _Asking(questions, say)

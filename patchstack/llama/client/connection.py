@@ -15,19 +15,27 @@ from patchstack.llama.client.loop import ClientLoop
 from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 
 MOST_BYTES = 256 << 20
-"""The largest answer in bytes. The connection is closed beyond it."""
+"""The largest answer in bytes. If an answer is larger, the connection is closed."""
 _END = b"\r\n\r\n"
 Address = tuple[str, int] | tuple[str, int, int, int]
 _PIECE = 16 << 10
-"""The read size in bytes. asyncio's 256 KiB would cost more than all other work on a chunk."""
+"""The read size in bytes.
+
+With asyncio's 256 KiB, reading would cost more than all other work on a chunk.
+"""
 
 
 class Exchange(asyncio.Protocol):
-    """A request and its answer. Times are of the monotonic clock in ns, 0 if not reached: `began` (connecting),
-    `connected`, `sent` (the request was handed to the kernel), `ended`. `pieces` are the received bytes, each with its
-    time. `failure` is why the exchange ended early, empty if the server ended it. During the run only a piece that may
-    be the last one is parsed: a chunked body ends with an empty line. What was read by then is in `parts`, with the
-    reader that read it. `hang_up` ends the connection, or the attempt to open it.
+    """A request and its answer.
+
+    Times are of the monotonic clock in ns, 0 if not reached. `began` is the time at which connecting began, and
+    `connected` the time of the connection. `sent` is the time at which the request was handed to the kernel, and
+    `ended` the end. `pieces` are the received bytes, each with its time. `failure` is the reason why the exchange ended
+    early. It is empty if the server ended the exchange.
+
+    A chunked body ends with an empty line. During the run, a piece is parsed only if it may be the last one. `parts`
+    has what was read until then, with the reader that read it. `hang_up` ends the connection, or the attempt to open
+    it.
     """
 
     __slots__ = (
@@ -48,12 +56,12 @@ class Exchange(asyncio.Protocol):
         self.hang_up: Callable[[], object] = lambda: None
         self._done = done
         self._started = False  # the head is complete
-        self._framed = False  # the end needs no further look: a body by length, or to the close
-        self._left = -1  # bytes left of a body with a length; -1 for other framings
+        self._framed = False  # the end of the body needs no search: it has a length, or ends with the connection
+        self._left = -1  # missing bytes of a body with a length; -1 for other framings
         self._tail = b""
 
     def open(self) -> None:
-        """Take the time of the connection. The request is sent next."""
+        """Record the time of the connection. The request is sent next."""
         self.connected = self.sent = monotonic_ns()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,7 +101,7 @@ class Exchange(asyncio.Protocol):
             self._finish(f"the connection broke: {exc}" if exc is not None else "")
 
     def fail(self, why: str) -> None:
-        """End the exchange here."""
+        """End the exchange with this failure."""
         if not self.over:
             self._finish(why)
 
@@ -105,7 +113,7 @@ class Exchange(asyncio.Protocol):
             yield time, self.reader.feed(data)
 
     def _look(self) -> None:
-        """Parse the pieces since the last call, to find out whether the answer is complete."""
+        """Parse the pieces since the last call, to find whether the answer is complete."""
         reader = self.reader
         if self._framed:
             return
@@ -153,7 +161,7 @@ class _Plain:
         exchange.hang_up = self.close
 
     def close(self) -> None:
-        """End the connection. What was not sent or read is lost."""
+        """Close the connection. Data that was not sent or not read is lost."""
         self._wait.remove(self._socket.fileno())
         self._socket.close()
 
@@ -168,7 +176,7 @@ class _Plain:
         self._send()
 
     def _sending(self, events: int) -> None:
-        """The server may answer before it has read the request."""
+        """The server may answer before it has read the whole request."""
         if events & ~select.EPOLLOUT:
             self._read(events)
         if events & select.EPOLLOUT and not self._exchange.over:
@@ -200,8 +208,11 @@ class _Plain:
 
 
 def connect(exchange: Exchange, address: Address, secure: ssl.SSLContext | None, name: str) -> None:
-    """Begin to open the connection of an exchange. If it cannot be opened, the exchange fails, later. Does not raise.
-    Without TLS, on a `ClientLoop`, no piece passes through asyncio."""
+    """Begin to open the connection of an exchange. Does not raise.
+
+    If the connection cannot be opened, the exchange fails later. Without TLS, on a `ClientLoop`, pieces do not pass
+    through asyncio.
+    """
     loop = asyncio.get_running_loop()
     if secure is not None or not isinstance(loop, ClientLoop):
         exchange.hang_up = loop.create_task(_transport(exchange, address, secure, name)).cancel
@@ -213,7 +224,7 @@ def connect(exchange: Exchange, address: Address, secure: ssl.SSLContext | None,
 
 
 async def _transport(exchange: Exchange, address: Address, secure: ssl.SSLContext | None, name: str) -> None:
-    """Open a connection of asyncio."""
+    """Open a connection through asyncio."""
     loop = asyncio.get_running_loop()
     try:
         await loop.create_connection(

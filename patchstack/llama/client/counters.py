@@ -28,10 +28,10 @@ _NAMES = {
 
 
 def read_counters(text: str) -> tuple[str, dict[str, float]]:
-    """Return the kind of server, and its counters, each summed over its labels. The kind is empty for an unknown
-    server.
+    """Return the kind of server, and its counters.
 
-    `prompt` and `generated` are numbers of tokens. `busy` and `waiting` are numbers of requests.
+    Each counter is the sum over its labels. The kind is empty for an unknown server. `prompt` and `generated` are
+    numbers of tokens. `busy` and `waiting` are numbers of requests.
     """
     sums: dict[str, float] = {}
     for line in text.splitlines():

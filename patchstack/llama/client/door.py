@@ -13,7 +13,7 @@ from patchstack.llama.client.wire import BadAnswer, Framing
 
 
 class NoRun(Exception):
-    """The run cannot start. The message says why. `kind` is `server` or `usage`."""
+    """The run cannot start. The message gives the reason. `kind` is `server` or `usage`."""
 
     def __init__(self, words: str, kind: str = "server") -> None:
         super().__init__(words)
@@ -22,8 +22,11 @@ class NoRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete answer. If `status` is 0, no answer was received, and `failure` says why. `measured` is true if the
-    head shows how long the body is, so that an incomplete answer can be detected."""
+    """A response, or the reason why none was received.
+
+    If there was no response, `status` is 0 and `failure` is the reason. `measured` is true if the headers give the
+    length of the body, so that a truncated response can be detected.
+    """
 
     status: int = 0
     body: bytes = b""
@@ -52,7 +55,10 @@ class Door:
         return "\r\n".join([*head, "", ""]).encode("latin-1") + body
 
     async def ask(self, method: str, path: str, body: bytes = b"", *, timeout: float = 60.0) -> Reply:
-        """Send one request, and return the answer. After `timeout` seconds, the request fails. Does not raise."""
+        """Send one request, and return the reply.
+
+        After `timeout` seconds, the request fails. Does not raise.
+        """
         over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
 
         def done(one: Exchange) -> None:
@@ -77,8 +83,9 @@ class Door:
 
 
 async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
-    """Resolve the address once, before measuring. Raises `NoRun`. asyncio would start a thread for it, which may fail
-    on a loaded machine.
+    """Resolve the address once, before measuring.
+
+    asyncio would start a thread for this, which may fail on a loaded machine. Raises `NoRun`.
     """
     secure = _context(target, cacert)
     try:
@@ -88,7 +95,7 @@ async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
     usable: list[Address] = [one[4] for one in found if isinstance(one[4][0], str)]
     if not usable:
         raise NoRun(f"{target.host} has no address")
-    for one in usable:  # localhost may have two, and the server listens on one
+    for one in usable:  # localhost may have two addresses, and the server listens on one of them
         if await _listens(one):
             return Door(target, one, secure, key)
     return Door(target, usable[0], secure, key)

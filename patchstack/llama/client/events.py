@@ -8,11 +8,14 @@ MOST_LINE = 4 << 20
 
 
 class BadStream(ValueError):
-    """The data is not a stream of events. The message says why."""
+    """The data is not a stream of events. The message gives the reason."""
 
 
 class Event(NamedTuple):
-    """An event: its data, lines joined by LF, and its type (`message` if it names none)."""
+    """An event.
+
+    It has its data, in which lines are joined by LF, and its type. The type is `message` if the stream names none.
+    """
 
     data: bytes
     name: str = "message"
@@ -25,7 +28,7 @@ class EventReader:
     def __init__(self) -> None:
         self.comments = 0
         self._held = bytearray()
-        self._between = False  # an event begins next, after the start of the stream
+        self._between = False  # the next byte begins an event, and the start of the stream was checked
         self._began = False
         self._after_cr = False
         self._data: list[bytes] = []
@@ -33,10 +36,13 @@ class EventReader:
         self._name = b""
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take the next piece, and return the events that it completes. Raises `BadStream`."""
+        """Read the next piece, and return the events that it completes.
+
+        Raises `BadStream`.
+        """
         if self._between and _is_one_event(data):
             return [Event(data[6:-2])]
-        if self._after_cr and data:  # a LF after a CR belongs to the same line end
+        if self._after_cr and data:  # a LF after a CR belongs to the same line ending
             self._after_cr = False
             data = data[1:] if data[:1] == b"\n" else data
         held, searched = self._held, len(self._held)
@@ -96,7 +102,7 @@ class EventReader:
 
 
 def _is_one_event(data: bytes) -> bool:
-    """Return whether a piece is exactly one event with one line of data, as nearly every piece is."""
+    """Return whether a piece is exactly one event with one line of data. Nearly every piece is."""
     return (
         data.startswith(b"data: ")
         and data.find(b"\n") == len(data) - 2 <= MOST_LINE

@@ -99,7 +99,10 @@ class Client:
     # The server
 
     async def _ready(self) -> None:
-        """Wait until the server's health check succeeds. A server that has no such path is ready when it answers."""
+        """Wait until the server's health check succeeds.
+
+        A server without a health check is ready as soon as it answers.
+        """
         deadline = monotonic_ns() + round(self.plan.ready * 1e9)
         while True:
             reply = await self._ask("GET", "/health", timeout=5.0)
@@ -142,8 +145,10 @@ class Client:
     async def _settled(
         self, before: tuple[str, dict[str, float]] | None, rows: list[dict[str, Any]]
     ) -> tuple[tuple[str, dict[str, float]] | None, float]:
-        """Return the counters when they include all tokens that the client counted, or after `SETTLE` seconds. Servers
-        may update their counters late."""
+        """Return the counters as soon as they include all tokens that the client counted.
+
+        Wait for at most `SETTLE` seconds, because servers may update their counters late.
+        """
         if before is None:
             return None, 0.0
         wanted = sum(row["tokens"] or 0 for row in rows)
@@ -215,7 +220,10 @@ _NOTHING: dict[str, Any] = {
 
 
 class _Row:
-    """A request of the run. `planned` is its planned time in ns; None if it is sent when a different request ends."""
+    """A request of the run.
+
+    `planned` is its planned time in ns. It is None if the request is sent when another request ends.
+    """
 
     __slots__ = ("exchange", "number", "planned")
 
@@ -243,8 +251,8 @@ class _Run:
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
         self._planned = deque(row for row in self.rows if row.planned is not None)
         self._start = 0.0  # the loop's clock at `zero`
-        self._limits: deque[tuple[float, Exchange]] = deque()  # when an exchange has taken too long, in order
-        self._waiting: deque[_Row] = deque()  # due, but the limit of requests in flight is reached
+        self._limits: deque[tuple[float, Exchange]] = deque()  # when each exchange has taken too long, in order
+        self._waiting: deque[_Row] = deque()  # due requests, if too many are already in flight
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
@@ -274,8 +282,10 @@ class _Run:
                 self._loop.remove_signal_handler(number)
 
     def _plan_next(self) -> None:
-        """Send what is due, and set a timer for the next request. asyncio compares timers in Python, so one for each
-        request would make every sample of the watch dearer."""
+        """Send the requests that are due, and set a timer for the next request.
+
+        asyncio compares timers in Python. With a timer for each request, every sample of the watch would cost more.
+        """
         now = self._loop.time() - self._start
         while self._planned and not self._over.done():
             row = self._planned[0]
@@ -301,7 +311,10 @@ class _Run:
         connect(exchange, door.address, door.secure, door.target.host)
 
     def _late(self) -> None:
-        """Fail the exchanges that took too long. All have the same limit, so the oldest is the first."""
+        """Fail the exchanges that have taken too long.
+
+        All exchanges have the same time limit, so the oldest reaches it first.
+        """
         now = self._loop.time()
         while self._limits:
             limit, exchange = self._limits[0]
@@ -343,7 +356,7 @@ def run_plan(plan: Plan, say: Say) -> dict[str, Any]:
     if any(not 0x20 < ord(letter) < 0x7F for letter in key):
         raise NoRun("the API key has letters that no header can have", "usage")
     began = time.process_time()
-    gc.disable()  # few cycles are made, and a collection looks at every piece
+    gc.disable()  # there are few reference cycles, and a garbage collection would examine every piece
     try:
         record = run(Client(plan, key, say).run())
     finally:

@@ -1,7 +1,7 @@
-"""An event loop that calls the readers of connections inside its wait for events.
+"""An event loop that calls the readers of connections while it waits for events.
 
-asyncio makes a handle for each event, puts it into a queue and runs the queue. That costs more than reading a short
-piece does. Here a piece is read where the wait for it ends, and the wait continues.
+asyncio creates a handle for each event, puts it into a queue and runs the queue. That costs more than reading a short
+piece. Here a piece is read inside the wait, and then the wait continues.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 _MOST_EVENTS = 64
-"""The most events that one system call returns. Timers are checked after each call."""
+"""The maximum number of events that one system call returns. Timers are checked after each call."""
 Call = Callable[[int], None]
 
 
 class _Wait(selectors.DefaultSelector):
-    """A selector that also has descriptors with calls of their own. Needs epoll."""
+    """A selector in which a descriptor may also have its own callback. It needs epoll."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._all = select.epoll()  # the descriptors with calls, and the base class's own epoll
+        self._all = select.epoll()  # the descriptors with callbacks, and the epoll object of the base class
         self._all.register(self.fileno(), select.EPOLLIN)
         self._calls: dict[int, Call] = {}
         self._work = False
@@ -34,23 +34,26 @@ class _Wait(selectors.DefaultSelector):
         super().close()
 
     def add(self, descriptor: int, events: int, call: Call) -> None:
-        """Call `call` with the events of a descriptor, whenever it has some."""
+        """Call `call` with the events of a descriptor whenever there are any."""
         self._all.register(descriptor, events)
         self._calls[descriptor] = call
 
     def change(self, descriptor: int, events: int, call: Call) -> None:
-        """Replace the events and the call of a descriptor."""
+        """Replace the events and the callback of a descriptor."""
         self._all.modify(descriptor, events)
         self._calls[descriptor] = call
 
     def remove(self, descriptor: int) -> None:
-        """Remove a descriptor. A call that does so may also schedule work, so the wait ends."""
+        """Remove a descriptor.
+
+        A callback that removes it may also schedule work for asyncio, so the wait ends.
+        """
         del self._calls[descriptor]
         self._all.unregister(descriptor)
         self._work = True
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait as the base class does. Meanwhile call what is ready, until asyncio has work."""
+        """Wait as the base class does. Meanwhile, run the callbacks of ready descriptors until asyncio has work."""
         poll, find = self._all.poll, self._calls.get
         until = monotonic() + (timeout or 0.0)
         left = timeout
@@ -58,11 +61,11 @@ class _Wait(selectors.DefaultSelector):
         while True:
             for descriptor, events in poll(left, _MOST_EVENTS):
                 call = find(descriptor)
-                if call is None:  # a descriptor of asyncio
+                if call is None:  # this descriptor belongs to asyncio
                     self._work = True
                 else:
                     call(events)
-                    if self._work:  # later events may be of a descriptor that was closed, and is in use again
+                    if self._work:  # a later event may be of a descriptor that was closed and is now reused
                         break
             if self._work:
                 return super().select(0)
@@ -73,7 +76,7 @@ class _Wait(selectors.DefaultSelector):
 
 
 class ClientLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop, with descriptors that have calls of their own."""
+    """asyncio's event loop, in which descriptors may have their own callbacks."""
 
     def __init__(self) -> None:
         self.wait = _Wait()

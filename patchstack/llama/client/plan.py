@@ -45,8 +45,9 @@ class Target:
 
 
 def target_of(url: str, *, chat: bool = False) -> Target:
-    """Return the server of a URL. The URL is the base, the base with `/v1`, or the full path of completions or chat
-    completions.
+    """Return the server of a URL.
+
+    The URL may be the base, the base with `/v1`, or the full URL of completions or chat completions.
 
     Raises `ValueError` for any other URL.
     """
@@ -108,7 +109,7 @@ class Plan:
         return self.prompt_tokens[number % len(self.prompt_tokens)]
 
     def most_of(self, number: int) -> int:
-        """Return how many tokens a request may generate. `number` counts from 0."""
+        """Return the largest number of tokens that a request may generate. `number` counts from 0."""
         return self.max_tokens[number % len(self.max_tokens)]
 
     def text(self) -> str:

@@ -18,7 +18,7 @@ Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
 that there was no answer."""
 
 BY_CHANCE = 4
-"""The number of first tokens that random prompts may have in common with an earlier run by chance."""
+"""The number of first tokens that random prompts may share with an earlier run by chance."""
 _TRIES = 80
 _WORDS = """
 time year people way day man thing woman life child world school state family student group country problem
@@ -34,11 +34,11 @@ drug show leader light voice wife whole police mind finally pull return free mil
 decision explain son hope even develop
 """.split()  # noqa: SIM905  (a list of 170 lines)
 _PLAIN = range(100, 228)
-"""Token ids that every vocabulary has. Used for a server that does not tokenize."""
+"""Token ids that every vocabulary has. They are used for a server that does not tokenize."""
 
 
 class NoPrompt(ValueError):
-    """Prompts cannot be made. The message says why."""
+    """Prompts cannot be made. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,10 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
 
 
 async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
-    """Return the shared prefix of all texts. It has the planned number of tokens, or the next larger number that whole
-    words give."""
+    """Return the shared prefix of all texts.
+
+    It has the planned number of tokens. If whole words do not give this number, it has the next larger possible number.
+    """
     text = ""
     while plan.prefix:
         text += f"{chance.choice(_WORDS)} "
@@ -196,7 +198,7 @@ def request_body(plan: Plan, prompt: Any, number: int) -> bytes:
 
 
 def words_of(status: int, body: bytes) -> str:
-    """Return a server's refusal as a message."""
+    """Return the error of a server that refused a request, as a message."""
     document = _json(body)
     return f"{status}: {error_words(document) if document else body[:80].decode('utf-8', 'replace')}"
 

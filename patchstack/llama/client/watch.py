@@ -8,14 +8,14 @@ import time
 
 try:
     import resource
-except ImportError:  # not on Windows
+except ImportError:  # this module does not exist on Windows
     resource = None  # type: ignore[assignment]
 
 EACH = 0.005
 _EACH_NS = round(EACH * 1e9)
 _MOST_MISSED = 100_000
 _ROUNDED = 0.001
-"""epoll rounds waiting times up to whole milliseconds, so this part of a delay, in seconds, is not counted."""
+"""epoll rounds waiting times up to whole milliseconds. This part of a delay, in seconds, is not counted."""
 
 
 class SelfWatch:
@@ -44,7 +44,7 @@ class SelfWatch:
         self._next()
 
     def stop(self) -> None:
-        """Stop. The last incomplete second is not counted."""
+        """Stop taking samples. The last incomplete second is not counted."""
         if self._handle is not None:
             self._handle.cancel()
 
@@ -102,8 +102,10 @@ def open_descriptors() -> int:
 
 
 def _run_queue() -> int:
-    """Return how long this process was ready to run but had no core, in ns. Return 0 if the kernel does not report
-    it."""
+    """Return the time during which this process was ready to run but had no core, in ns.
+
+    Return 0 if the kernel does not report it.
+    """
     try:
         with open("/proc/self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])

@@ -8,14 +8,14 @@ from enum import Enum
 MOST_HEAD = 64 << 10
 _MOST_LINE = 4096
 _MARKS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
-"""What ends a head. A lone LF ends a line too (RFC 9112, 2.2)."""
+"""The byte sequences that end a head. A LF without a CR also ends a line (RFC 9112, section 2.2)."""
 _MOST_MARK = max(map(len, _MARKS))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class BadAnswer(ValueError):
-    """The bytes are not a complete HTTP answer. The message says why."""
+    """The bytes are not a complete HTTP response. The message gives the reason."""
 
 
 class Framing(Enum):
@@ -37,11 +37,11 @@ class AnswerReader:
         self.framing = Framing.CLOSE
         self.done = False
         self._held = bytearray()
-        self._searched = 0  # bytes of the held ones that cannot begin the end of the head
-        self._left = 0  # bytes of the body, or of the chunk and its line end
+        self._searched = 0  # number of held bytes that cannot be the start of the end of the head
+        self._left = 0  # missing bytes of the body, or of the chunk and its line ending
         self._trailers = False
         self._trailing = 0
-        self._between = False  # a chunk begins next
+        self._between = False  # the next byte begins a chunk
 
     def feed(self, data: bytes) -> bytes:
         """Read the next piece, and return its part of the body. Raises `BadAnswer`. Data after the end is ignored,
@@ -66,7 +66,7 @@ class AnswerReader:
         return found
 
     def left(self) -> int:
-        """Return how many bytes of a body with a length are still missing."""
+        """Return the number of bytes that are still missing from a body with a length."""
         return self._left
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class AnswerReader:
         return found
 
     def _head(self) -> bool:
-        """Parse heads until one is final. Return whether a final head is complete."""
+        """Parse heads until one is not an interim response. Return whether that head is complete."""
         while True:
             end = _end_of_head(self._held, self._searched)
             if end is None:
@@ -170,7 +170,10 @@ class AnswerReader:
 
 
 def _one_chunk(data: bytes) -> bytes | None:
-    """Return the content of a piece that is exactly one chunk, as most pieces are. Return None for other pieces."""
+    """Return the content of a piece that is exactly one chunk. Return None for other pieces.
+
+    Most pieces are exactly one chunk.
+    """
     line = data.find(b"\r\n", 0, 10)
     size = data[:line]
     if line < 1 or not _HEX.issuperset(size) or data[-2:] != b"\r\n":

@@ -2,8 +2,8 @@
 
 A summary counts all calls. Records may be limited in number. Both come from the same calls, so sums must equal totals,
 counters must match histograms, and the reported number of lines must equal the number of lines in the log. A
-contradiction is reported with both values. It also says which figures must not be used: all counts of records, if
-records are lost or duplicated, or a counter, if it contradicts a histogram.
+contradiction is reported with both values. It also names the figures that must not be used. These are all counts of
+records if records are lost or duplicated, or a counter if it contradicts a histogram.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Return whether records must exist for a counter of the summary. No record that was found adds to this counter."""
+    """Return whether a counter of the summary requires records, although no record that was found adds to it."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (
@@ -328,12 +328,13 @@ def _sum(summary: Summary, whole: str, parts: list[str]) -> LogCheck:
 
 
 def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram], *, speculation: bool) -> range | None:
-    """Return the possible numbers of decode-only steps, from the histograms of a summary. The counter of the summary is
-    not used. Return None if the summary has no histograms.
+    """Return the possible numbers of decode-only steps, from the histograms of a summary.
 
-    A step without prompt tokens is decode-only, unless it has no decode tokens either. If the decode tokens of a step
-    are at least as many as the prompts that were ever started, all prompts have been read, so the step is decode-only,
-    too. With speculation this is not true, because a slot can have several tokens.
+    The counter of the summary is not used. Return None if the summary has no histograms.
+
+    A step with decode tokens and without prompt tokens is decode-only. A step is also decode-only if it has at least as
+    many decode tokens as prompts were ever started, because then all prompts have been read. With speculation this is
+    not true, because a slot can have several tokens.
     """
     prompt, decode = histograms.get("prompt_hist"), histograms.get("decode_hist")
     if prompt is None or decode is None:
@@ -385,7 +386,7 @@ def _steps(trace: Trace) -> Iterator[LogCheck]:
     else:
         lengths, known = [steps.count], True
     if not known:
-        return  # the check of lines against the summary has reported this
+        return  # the comparison of the lines with the summary has reported this
     total = sum(n * (n + 1) // 2 for n in lengths)
     squares = sum(n * (n + 1) * (2 * n + 1) // 6 for n in lengths)
     holds = (total, squares) == (steps.total, steps.squares)

@@ -163,8 +163,10 @@ _TOKENS = ("ncols_max", "src1_ncols", "ne11", "ne1", "ne2")
 
 
 def tokens_key(kind: Format, keys: tuple[str, ...]) -> str | None:
-    """Return the key with the number of tokens of a call. For an unknown format, it is searched among the keys of the
-    record. Return None if no key has it."""
+    """Return the key with the number of tokens of a call. Return None if no key has it.
+
+    For an unknown format, the key is searched for among the keys of the record.
+    """
     if kind.tokens is not None or not kind.open:
         return kind.tokens
     if "route" not in keys and "ncols_max" not in keys:

@@ -91,10 +91,12 @@ class NamedGraphs:
         self.layer = -1
 
     def odd(self, *, alone: bool) -> int:
-        """Return how many graphs seem to have a duplicate or damaged line. This is so in three cases: a tensor occurs
-        twice in the graph, and twice in no other graph; a name is the beginning of a name in a graph that is otherwise
-        equal; or the graph is only the first line of the others. The third case is ignored if a record may be `alone`
-        in its graph."""
+        """Return the number of graphs that seem to have a duplicate or damaged line.
+
+        There are three cases. First, a tensor occurs twice in the graph, but in no other graph. Second, a name is the
+        beginning of a name in a graph that is otherwise equal. Third, the graph consists only of the first line of the
+        others. The third case is ignored if a record may be `alone` in its graph.
+        """
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
         longer = any(len(one) > 1 for one in shapes)
@@ -137,8 +139,10 @@ def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class UnnamedGraphs:
-    """Splits records that have only a number of tokens. Consecutive records with the same number are a run; the length
-    of a graph divides the length of each run."""
+    """Splits records that have only a number of tokens.
+
+    Consecutive records with the same number are a run. The length of a graph divides the length of each run.
+    """
 
     tokens: int | None = None
     run: int = 0

@@ -23,7 +23,7 @@ class Series:
     points: list[list[int]] = field(default_factory=list)
 
     def add(self, *values: int) -> None:
-        """Add the next values, one for each column."""
+        """Add the next values. There is one value for each column."""
         if not self.points or self.open == self.width:
             if len(self.points) == LIMIT:
                 pairs = zip(self.points[::2], self.points[1::2], strict=True)
@@ -158,8 +158,10 @@ class LogFigures:
 
 
 def mean_length(rates: tuple[str, ...]) -> float:
-    """Return the mean number of tokens from a verify step. It is 1 for the sampled token plus the sum of the acceptance
-    rates of the drafted tokens."""
+    """Return the mean number of tokens from a verify step.
+
+    It is 1, for the sampled token, plus the sum of the acceptance rates of the drafted tokens.
+    """
     return float(1 + sum((Decimal(rate) for rate in rates), Decimal(0)))
 
 
@@ -179,7 +181,7 @@ def acceptance_problems(line: Acceptance) -> list[str]:
         if line.mean is not None and line.rates:
             digits = len(line.mean.partition(".")[2])
             told = mean_length(line.rates)
-            # The rates are rounded, too.
+            # The rates are also rounded.
             if abs(told - float(line.mean)) > 0.51 * 10**-digits + 0.00051 * len(line.rates) + 1e-9:
                 problems.append(f"mean acceptance length: 1 + {' + '.join(line.rates)} is {told:g}, not {line.mean}")
     except (ValueError, ArithmeticError):

@@ -47,7 +47,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Entry:
-    """A parsed line, and what to count for it."""
+    """A parsed line, and the counts that it adds to."""
 
     tally: _Tally
     cell: _Cell | None
@@ -104,8 +104,10 @@ class _Tally:
             self.recent.append(cell)
 
     def measure(self, record: Record) -> None:
-        """Add the other values of a record: steps and tokens, or events of a cache. They are not among the values by
-        which records are counted."""
+        """Add the values by which records are not counted.
+
+        These are steps and tokens, or events of a cache.
+        """
         values = record.values
         if self.format is SERVING:
             step = values["step"]
@@ -143,7 +145,7 @@ class _Tally:
         if follower is None:
             return
         if self.named is not None and not self.mixed:
-            # In a graph that CUDA replays, only the parts that other backends compute have records.
+            # If CUDA replays a graph, only the parts that other backends compute have records.
             self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:

@@ -12,7 +12,7 @@ from patchstack.llama.traces.log_lines import Acceptance
 from patchstack.llama.traces.records import Summary, Value
 
 MORE = "(more)"
-"""Replaces the shapes and tensors of records that came after the table was full."""
+"""The placeholder for the shapes and tensors of records that were read after the table was full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSum:
-    """The sum of the times of one kind. `lines` is their number. `tokens` is None if a line has no number of tokens."""
+    """The sum of the times of one kind.
+
+    `lines` is the number of lines. `tokens` is None if a line has no number of tokens.
+    """
 
     lines: int
     milliseconds: float
@@ -131,8 +134,10 @@ class TimeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferSeen:
-    """A buffer. `lines` is how many times it was reported. `last` and `largest` are its last and its largest size, in
-    MiB."""
+    """A buffer.
+
+    `lines` is the number of lines that report it. `last` and `largest` are its last and its largest size, in MiB.
+    """
 
     lines: int
     last: float
@@ -181,9 +186,12 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The result for a log, or for several logs together. `overlong` is the number of lines that were too long, so that
-    only their end was read. `torn` is the number of record names in the parts that were not read. `unended` is the
-    record that is named in a last line without a newline; that line may be incomplete and is not counted."""
+    """The result for a log, or for several logs together.
+
+    `overlong` is the number of lines that were too long, so that only their end was read. `torn` is the number of
+    record names in the parts that were not read. `unended` is the record that the last line names, if that line has no
+    newline. Such a line may be incomplete and is not counted.
+    """
 
     traces: tuple[Trace, ...]
     log: Log

@@ -59,7 +59,7 @@ class Histogram:
         return total
 
     def at_least(self, value: int) -> int:
-        """Return how many values are certainly at least `value`."""
+        """Return the number of values that are certainly not less than `value`."""
         return sum(count for bucket, count in self.buckets if bucket.low >= value)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ def power_histogram(values: Iterable[tuple[int, int]]) -> Histogram:
 
 
 def of_counts(counts: Mapping[Bucket, int]) -> Histogram:
-    """Return the histogram of buckets that do not overlap."""
+    """Return the histogram with these buckets, which must not overlap."""
     return Histogram(tuple((bucket, counts[bucket]) for bucket in sorted(counts, key=_edge) if counts[bucket]))
 
 
@@ -205,7 +205,7 @@ _MAX_OPEN_KEYS = 64
 
 _LISTED = {one.text.encode(): one for one in FORMATS}
 _SUMMARIES = {one.summary.encode(): one for one in FORMATS if one.summary is not None}
-# A logger may print a prefix, even a single letter, before a name.
+# A logger may print a prefix, even a single letter, before the name of a record.
 _NAME = re.compile(
     b"|".join(re.escape(text) for text in sorted({*_LISTED, *_SUMMARIES}, key=len, reverse=True))
     + rb"|\[LLAMA_[A-Z0-9_]{1,60}\] "
@@ -233,7 +233,7 @@ class Summary:
 
     @property
     def lines(self) -> int | None:
-        """The number of records that were written. None if unknown."""
+        """The number of records that were written. It is None if unknown."""
         return self.counters.get("lines")
 
     @property
@@ -326,7 +326,7 @@ def _value(kind: Format, key: str, text: str) -> Value | None:
         return text if text.isprintable() and text and "=" not in text else None
     if (_SIGNED if key in SIGNED_KEYS else _NUMBER).match(text):
         return int(text)
-    # A later version may add keys at the end, and an open format has no known keys.
+    # A later version may add keys at the end. An open format has no known keys.
     known = key in kind.keys or key in kind.by or key in kind.numbers
     return text if not known and text.isprintable() and "=" not in text else None
 
