@@ -54,7 +54,7 @@ def added_line(text: PatchText, path: str) -> int:
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Lint rules whose findings are errors. Findings of other rules are warnings."""
-_NAMED = 10  # limit of annotations for fork commits without a patch: after a failing patch, every commit may be one
+_NAMED = 10  # maximum number of annotations for fork commits without a patch; after a failing patch, all may be such
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 

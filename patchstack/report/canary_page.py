@@ -19,11 +19,11 @@ COLOURS = {
     Fit.FAILS: "#cf4f4a",
     Fit.AT_PIN: "#8a6cd0",
 }
-_ROWS = 150  # limit of patches in a picture: above it, patches that apply at every commit are omitted
+_ROWS = 150  # maximum number of patches in a picture; above it, patches that apply at every commit are omitted
 _MOST = 400
 _WIDTH, _ROW = 900, 14
 _TICKS = 8
-_SUBJECT = 48  # limit of a subject's length in its row
+_SUBJECT = 48  # maximum length of a subject in its row
 
 
 def write_page(result: Canary, path: Path) -> None:

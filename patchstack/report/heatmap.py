@@ -9,7 +9,7 @@ from patchstack.report.text import counted
 from patchstack.upstream.forecast.forecast import AHEAD, Forecast, HotFile
 
 _SHADES = " ░▒▓█"
-_SHOWN = 25  # limits of files and of patches on a screen
+_SHOWN = 25  # maximum number of files, and of patches, on a screen
 _CELL, _ROW, _LEFT, _TOP = 18, 20, 420, 60
 _COLOURS = ("#f2f2f2", "#fde0c5", "#f8a578", "#e65c4f", "#a8123e")
 

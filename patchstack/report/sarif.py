@@ -22,7 +22,7 @@ from patchstack.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _CHECK, _PLACES = "check/", 10
-LARGEST = 5000  # limit of results that code scanning keeps
+LARGEST = 5000  # maximum number of results that code scanning keeps
 
 
 def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:

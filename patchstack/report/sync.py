@@ -1,4 +1,4 @@
-"""`patchstack sync` on a screen: why it stopped, its progress, and the report of a finished sync."""
+"""Show `patchstack sync` on a screen: why it stopped, its progress, and the report of a finished sync."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _STYLES = {
     "landed": "cyan",
     "not carried": "red",
 }
-_REGIONS = 3  # limit of shown places in a file
-_LINES = 8  # limit of shown lines of a side
-_SETTINGS = 12  # limit of named options
+_REGIONS = 3  # maximum number of places shown for a file
+_LINES = 8  # maximum number of lines shown for a side
+_SETTINGS = 12  # maximum number of options that are named
 
 
 def stop_lines(state: SyncState) -> Iterator[str]:

@@ -148,8 +148,8 @@ def what(tasks: Sequence[Task]) -> str:
 def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
     """Return the progress of the tasks.
 
-    It has the elapsed and, if known, the expected time of the outermost task. The expected time is that of the last
-    task of the same kind. If there is none, it is computed from the finished items.
+    It has the elapsed and, if known, the expected time of the outermost task. The expected time is the duration of the
+    last task of the same kind. Without such a duration, it is computed from the finished items.
     """
     elapsed = now - tasks[0].began
     inner = next((task for task in reversed(tasks) if task.total), None)

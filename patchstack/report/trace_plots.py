@@ -19,7 +19,7 @@ from patchstack.trace.traced import Traced
 Spec = dict[str, object]
 _WIDTH = 380
 _SHAPES = 16
-_LINE = 54  # limit of a label's length
+_LINE = 54  # maximum length of a label
 
 
 def prepare(directory: Path) -> None:

@@ -116,7 +116,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     """Ask `llama-fit-params` of a build how much memory each device needs.
 
     It loads only the header and takes about 1 s. It does not support `-kvu`. So it is asked for one slot instead, whose
-    cache has the same size. The reported compute buffers are then those of one slot.
+    cache has the same size. The reported compute buffers are then for one slot.
 
     Raises `MissingError` if the program does not exist or gives no answer.
     """

@@ -72,7 +72,7 @@ def run_alone(
 class ChosenPrograms:
     """The programs on which a suite runs: those of a stored build, or of a directory.
 
-    If they are not the current build of the series, `note` tells so.
+    `note` is set if they are not the current build of the series.
     """
 
     stored: Stored | None = None

@@ -37,8 +37,8 @@ class LoadWanted:
     """A load as the user describes it.
 
     `arrivals` is a kind of arrivals or `file:PATH`; None means the default. `concurrency` is 0 if not given. `requests`
-    is 0 for as many as are in flight, or as the file has. `prefix` is `nonce` or `shared:N`. `slo` has limits like
-    `ttft=500,tpot=50`.
+    is 0 if not given; then it is the number of requests in flight, or in the file. `prefix` is `nonce` or `shared:N`.
+    `slo` has limits like `ttft=500,tpot=50`.
     """
 
     chat: bool

@@ -30,8 +30,9 @@ class TraceSource(Part, frozen=True, kw_only=True):
 class TraceGraphs(Part, frozen=True, kw_only=True):
     """Graphs in the records.
 
-    It has the number of complete graphs, the calls of each graph if all have the same number, and the calls of a graph
-    that the limit cut. `known` is false if the records do not show where graphs end.
+    It has the number of complete graphs. It also has the number of calls in each complete graph, if this number is the
+    same for all, and the number of calls in a graph that the limit cut. `known` is false if the records do not show
+    where graphs end.
     """
 
     known: bool

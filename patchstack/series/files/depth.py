@@ -15,7 +15,7 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 DEFAULT = 1
 _DEEPEST = 20
-_MOST_SPACES = 200  # limit of both names together
+_MOST_SPACES = 200  # maximum number of spaces in both names together
 _EPOCH = re.compile(rb"\t(?:1969-12-31|1970-01-01) ")
 _DATE = re.compile(rb" +\d{4}-\d\d-\d\d \d\d:.*\Z")
 _MOVED = re.compile(rb"(?:rename|copy) (?:from|to) ")

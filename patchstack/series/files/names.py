@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?:v\d+-)?(\d+)(?=[-_.])")
 _DIGITS = re.compile(r"(?:v\d+-)?\d")
 _NUMBERED = re.compile(r"\d{4}-")
 _LONGEST = 64  # the length at which `git format-patch` cuts names
-_SPANS = 12  # the limit of numbers in a list that is still readable
+_SPANS = 12  # maximum number of ranges in a text; more would be hard to read
 
 
 def is_patch(file: str) -> bool:

@@ -12,7 +12,7 @@ from shlex import quote
 from patchstack.series.files.names import packed_as, unpacked_name
 
 LARGEST_UNPACKED = 64 * 1024 * 1024
-_MEMORY = 128 * 1024 * 1024  # limit of memory for decompressing an xz file
+_MEMORY = 128 * 1024 * 1024  # maximum memory in bytes for decompressing an xz file
 
 
 class Unpackable(Exception):

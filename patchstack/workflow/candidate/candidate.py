@@ -28,8 +28,8 @@ _LONGEST_DIFF = 512 << 10
 class CandidateRange:
     """Candidates of a series.
 
-    The commits are those of the fork up to the last candidate. The last `count` of them are new. `before` is the parent
-    commit of the first new one, which may be the pin: up to there, everything is accepted.
+    The commits are the fork's commits up to the last candidate. The last `count` of them are new. `before` is the
+    parent commit of the first new commit. It is the end of the accepted prefix, or the pin if nothing is accepted yet.
     """
 
     config: SeriesConfig

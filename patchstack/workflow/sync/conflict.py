@@ -18,8 +18,8 @@ from patchstack.workflow.sync.state import LEFT_OUT, Item
 from patchstack.workflow.sync.worktree import SyncTree
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
-_SHOWN = 40  # limit of shown lines of a side; the others are only counted
-_NAMED = 3  # limit of listed upstream commits for a file
+_SHOWN = 40  # maximum number of lines shown for a side; the others are only counted
+_NAMED = 3  # maximum number of upstream commits listed for a file
 _TELLING = 20  # A commit is listed only if it has at least this fraction of the first commit's conflicting lines.
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"

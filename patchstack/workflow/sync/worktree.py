@@ -227,8 +227,7 @@ class SyncTree:
     def commit(self, raw: bytes, tree: str, parent: str, message: bytes | None = None) -> str:
         """Commit a tree, move the branch to the new commit, and return its id.
 
-        Author, committer, dates and encoding are those of the given commit. The message is too, unless `message` is
-        given.
+        Author, committer, dates and encoding are those of the given commit. Without `message`, its message is used too.
         """
         made = rewritten(raw, tree, parent, message)
         oid = self._git("hash-object", "-t", "commit", "-w", "--stdin", stdin=made).decode().strip()
@@ -291,9 +290,9 @@ class SyncTree:
         return Resolved(tree=tree, message=self._git("cat-file", "commit", now).partition(b"\n\n")[2])
 
     def hand_made(self, head: str) -> bool:
-        """Return whether a person added commits after a commit.
+        """Return whether a person made commits after the given commit.
 
-        Staged changes without a remaining conflict count too.
+        Staged changes count too, if no conflict remains.
         """
         if self.head() != head:
             return True
