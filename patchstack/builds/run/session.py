@@ -179,8 +179,10 @@ class Session:
         return outcome.code, bytes(said)
 
     def disassembler(self) -> Disassembler | None:
-        """Return cuobjdump of this machine, or else that of the build's toolkit, which runs on the build's engine.
-        Return None if neither exists."""
+        """Return cuobjdump of this machine, or else cuobjdump of the build's toolkit, which runs on the build's engine.
+
+        Return None if neither exists.
+        """
         found = find_cuobjdump()
         if found is not None or not self.plan.cuda:
             return found
