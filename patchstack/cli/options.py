@@ -167,11 +167,11 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
             hint="--engine host on the command line, if the machine is made for it; else --engine docker",
         )
     if named == "host" and (os.environ.get("CI") or (workspace is not None and workspace.policy is not None)):
-        from patchstack.engine.host.apart import apart
+        from patchstack.engine.host.apart import NOT_APART, apart
 
         if apart() is None:
-            talk("warning: jobs on this machine can read the environment of the processes that started them: PID")
-            talk("namespaces (unshare --pid) are not available. Keep tokens out of that environment, or use Docker")
+            for line in NOT_APART:
+                talk(line)
     return open_engine(named, root=cache_places().engine)
 
 

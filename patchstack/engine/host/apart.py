@@ -16,6 +16,11 @@ from patchstack.process import run
 
 DEPTH = 2
 """The number of processes above the job's own process: `unshare` and the first process of the namespace."""
+NOT_APART = (
+    "warning: jobs on this machine can read the environment of the processes that started them: PID",
+    "namespaces (unshare --pid) are not available. Keep tokens out of that environment, or use Docker",
+)
+"""The lines of the warning on a system where jobs cannot be hidden from each other."""
 _SECONDS = 20.0
 _FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 """The script of the first process in the namespace.
