@@ -1,8 +1,8 @@
 """The causes of errors: one class for each, with a permanent code. docs/troubleshooting.md has an entry for each code.
 
-The hundreds are areas: 01 command line, 02 workspace, 03 git, 04 series, 05 engines, 06 builds, 07 gates and evidence,
-08 measurements, 09 sync, 10 files, 11 CI. A code is never reused. A class that callers catch is defined next to the
-code that raises it, with a code from the same numbering.
+The first two digits of a code are its area: 01 command line, 02 workspace, 03 git, 04 series, 05 engines, 06 builds, 07
+gates and evidence, 08 measurements, 09 sync, 10 files, 11 CI. A code is never reused. A class that callers catch is
+defined next to the code that raises it, with a code from the same numbering.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ShallowHistory(MissingError):
 
 
 class NoCommonHistory(MissingError):
-    """No commit in common."""
+    """The fork and upstream have no common commit."""
 
     code = "PS0305"
 
@@ -155,7 +155,7 @@ class CloneMissing(MissingError):
 
 
 class BranchInTheWay(UsageError):
-    """A branch of that name already exists."""
+    """A branch with this name already exists."""
 
     code = "PS0310"
 
@@ -167,7 +167,7 @@ class GitStillAtWork(MissingError):
 
 
 class BadRepositoryAddress(UsageError):
-    """The address is not that of a repository."""
+    """The address does not name a repository."""
 
     code = "PS0318"
 
@@ -245,7 +245,7 @@ class DirectoryNotPatched(UsageError):
 
 
 class DirectoryRefused(NotHeldError):
-    """The series writes where patchstack keeps its journal."""
+    """A patch changes a path that patchstack's journal uses."""
 
     code = "PS0413"
 
@@ -257,7 +257,7 @@ class NotAMirror(ConfigError):
 
 
 class BadEngineAddress(UsageError):
-    """The address is not that of an engine."""
+    """The address does not name an engine."""
 
     code = "PS0501"
 
@@ -317,7 +317,7 @@ class ToolchainUnusable(MissingError):
 
 
 class EngineRefused(MissingError):
-    """The engine refuses."""
+    """The engine refused a request."""
 
     code = "PS0511"
 
@@ -383,7 +383,7 @@ class NotInBuild(MissingError):
 
 
 class NotRecorded(MissingError):
-    """The record lacks what a check needs."""
+    """The record lacks data that a check needs."""
 
     code = "PS0703"
 
@@ -407,7 +407,7 @@ class NothingToRecord(NotHeldError):
 
 
 class ModelChanged(NotHeldError):
-    """The transcript changed without proof."""
+    """The transcript changed, and nothing shows that the model is the same."""
 
     code = "PS0707"
 
@@ -449,7 +449,7 @@ class GpuLockUnusable(MissingError):
 
 
 class GpuCheckFailed(NotHeldError):
-    """The machine did not keep its state."""
+    """The GPU's lock was not released."""
 
     code = "PS0714"
 
@@ -467,7 +467,7 @@ class AcceptanceNotReady(MissingError):
 
 
 class PromiseBroken(NotHeldError):
-    """The commit breaks what a patch promises."""
+    """The commit breaks a check of a patch."""
 
     code = "PS0721"
 
@@ -551,13 +551,13 @@ class CostRefused(UsageError):
 
 
 class ServerAnswer(UsageError):
-    """The server's answer cannot be used."""
+    """The server's response cannot be used."""
 
     code = "PS0825"
 
 
 class ServerSilent(MissingError):
-    """The server does not answer."""
+    """The server does not respond."""
 
     code = "PS0826"
 
@@ -581,7 +581,7 @@ class SyncWouldLose(NotHeldError):
 
 
 class SyncDoesNotHold(NotHeldError):
-    """The pin does not move."""
+    """A check of the sync failed, so the pin was not moved."""
 
     code = "PS0904"
 
@@ -623,7 +623,7 @@ class JournalUnusable(ConfigError):
 
 
 class MachineRefused(MissingError):
-    """The operating system refused."""
+    """The operating system refused a request."""
 
     code = "PS1005"
 

@@ -1,6 +1,6 @@
 """The base types of all JSON documents. The schemas in the reference are generated from them. A document's first field
 is its schema, such as `patchstack.cost/1`. Fields of a published document are never removed and never change their
-meaning; new ones may be added. Any other change needs a new number.
+meaning; new ones may be added. Any other change needs a new schema version.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ class Document(Printed, frozen=True, kw_only=True, tag_field="schema"):
 
     @classmethod
     def schema(cls) -> str:
-        """Return the name and version of its schema, such as `patchstack.verify/1`."""
+        """Return the name and version of the schema, such as `patchstack.verify/1`."""
         return str(cls.__struct_config__.tag)

@@ -64,12 +64,12 @@ class ConfigError(PatchstackError):
 
 
 class MissingError(PatchstackError):
-    """Something is missing: git, a repository, an object, the network, anything to compare with."""
+    """Something is missing: git, a repository, an object, the network, or the other side of a comparison."""
 
     exit_code = Exit.MISSING
 
 
 class NotHeldError(PatchstackError):
-    """A check was made and does not hold."""
+    """A check was made and failed."""
 
     exit_code = Exit.DOES_NOT_HOLD

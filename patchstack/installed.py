@@ -1,4 +1,4 @@
-"""Find out how this patchstack was installed, how to call it from a shell, and which command adds an optional extra.
+"""Find out how this patchstack was installed, and which commands run it from a shell and add an optional extra.
 
 Sources: PEP 610 (`direct_url.json`); `pipx_metadata.json` of pipx 1.0 to 1.18; `uv-receipt.toml`, and the environments
 in the cache of uvx, of uv 0.13.
@@ -28,7 +28,7 @@ _DISTRIBUTION = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class By(StrEnum):
-    """The tool that made the environment. UVX and PIPX_RUN make one for a single run, in a cache."""
+    """The tool that created the environment. UVX and PIPX_RUN create a cached environment for a single run."""
 
     PIP = "pip"
     UV_TOOL = "uv tool"
@@ -39,10 +39,11 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An installation. `source` is a checkout's directory or a PEP 508 URL, None if it is unknown or no longer exists;
-    `editable` applies to a directory. `extras` are those with all packages installed, `requirements` are the packages
-    of each. `importable` is false for a checkout that runs without being installed. `pip_install` is the command that
-    installs packages into this environment; `program` and `arguments` are those of this process."""
+    """An installation. `source` is a checkout's directory or a PEP 508 URL; None if the source is unknown or no longer
+    exists. `editable` applies only to a directory. `extras` are the extras with all packages installed. `requirements`
+    are the packages of every extra. `importable` is false for a checkout that runs without being installed.
+    `pip_install` is the command that installs packages into this environment. `program` and `arguments` are from this
+    process's command line."""
 
     by: By
     source: str | None
@@ -86,12 +87,13 @@ def command_for(installed: Installed, extras: Sequence[str]) -> str:
 
 
 def typed_as() -> str:
-    """Return how to call this program from a shell in any directory: by name if PATH finds it, else by path."""
+    """Return the command that runs this program from any directory: its name if it is on `PATH`, otherwise its path."""
     return call_of(here())
 
 
 def call_of(installed: Installed) -> str:
-    """Return how to call an installation from a shell in any directory."""
+    """Return the command that runs an installation from any directory. For a single-run installation, this is a `uvx`
+    or `pipx run` command."""
     if installed.by in (By.UVX, By.PIPX_RUN):
         return shlex.join(_once(installed, installed.extras))
     program = installed.program
@@ -128,9 +130,10 @@ def here() -> Installed:
 
 
 def source_of(direct_url: str | None) -> tuple[str | None, bool]:
-    """Return a directory or a PEP 508 URL from the text of `direct_url.json` (PEP 610), and whether it is editable.
+    """Return the source in the text of `direct_url.json` (PEP 610), and whether it is editable. The source is a
+    directory or a PEP 508 URL.
 
-    The source is None without such a file, for one that cannot be read, and if it names a file that no longer exists.
+    The source is None if the text is None or invalid, or if it names a path that no longer exists.
     """
     import json  # imported here, as only a hint needs it
 
@@ -176,8 +179,8 @@ def _made_by(prefix: Path) -> By:
 
 
 def _pip_install(python: Path, prefix: Path) -> str:
-    """Return the command that installs packages into this environment: `pip` if PATH finds this environment's pip, uv
-    if it has none."""
+    """Return the command that installs packages into this environment: `uv pip` if the environment has no pip, `pip` if
+    it is a virtual environment whose pip is on `PATH`, otherwise `python -m pip`."""
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"
     if prefix == Path(sys.base_prefix):
@@ -189,7 +192,7 @@ def _pip_install(python: Path, prefix: Path) -> str:
 
 
 def _uvx() -> str:
-    """Return `uvx`, or uv by its path, which uv passes to the programs that it runs."""
+    """Return `uvx`. If `uvx` is not on `PATH` and uv set `UV` to its own path, return this path with `tool run`."""
     uv = os.environ.get("UV")
     return "uvx" if uv is None or shutil.which("uvx") else f"{shlex.quote(uv)} tool run"
 
@@ -229,6 +232,6 @@ def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
 
 
 def _packages(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """Return the packages of extras by name, for an installation of unknown origin."""
+    """Return the packages of extras. Return the requirement `patchstack[EXTRA]` if the packages are unknown."""
     found = [package for extra in extras for package in installed.requirements.get(extra, ())]
     return found or [_specifier(installed, extras)]

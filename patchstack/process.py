@@ -28,7 +28,7 @@ PIPE = subprocess.PIPE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The result of a program. `code` is its exit status; if negative, the signal that ended it."""
+    """The result of a program. `code` is its exit status, or the negated number of the signal that ended it."""
 
     args: tuple[str, ...]
     code: int
@@ -41,7 +41,7 @@ class Finished:
 
     @property
     def complaint(self) -> str:
-        """The program's stderr as text, without trailing blanks."""
+        """The program's stderr as text, without trailing whitespace."""
         return self.stderr.decode("utf-8", "replace").strip()
 
 
@@ -63,14 +63,14 @@ _LARGE = 4 << 20
 
 
 class ProgramTimeout(MissingError):
-    """A program exceeded its limit and was killed, together with its children."""
+    """A program exceeded its time limit and was killed, together with its children."""
 
     code = "PS0517"
 
 
 def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
-    """Return the environment for a program: an allow-list of this one's (no `GIT_*` from hooks), C locale, and
-    `extra`."""
+    """Return the environment for a program: the allowed variables of this process, the C locale, and `extra`. Variables
+    that git sets for hooks (`GIT_*`) are not allowed."""
     kept = _KEPT + (_KEPT_FOR_NETWORK if network else ())
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["LC_ALL"] = "C"
@@ -90,11 +90,12 @@ def run(
 ) -> Finished:
     """Run a program to its end and return its output.
 
-    `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds; past it, or on any
-    exception here (Ctrl-C included), the program's whole process group is killed. `on_stderr` gets stderr as it comes.
-    `hold` are descriptors that stay open in the program: a lock taken on one is held until the program too has ended.
+    `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds. On a timeout or any
+    exception, including Ctrl-C, the program's whole process group is killed. `on_stderr` receives each line of stderr
+    as it arrives. `hold` are descriptors that the program inherits. A lock on such a descriptor is held until the
+    program has ended, too.
 
-    Raises `MissingError` if the program is not installed, `ProgramTimeout` past the limit.
+    Raises `MissingError` if the program is not installed, and `ProgramTimeout` on a timeout.
     """
     _tell(args)
     try:
@@ -133,8 +134,8 @@ def run(
 
 @contextlib.contextmanager
 def _standard_input(content: bytes) -> Iterator[IO[bytes] | int]:
-    """Yield the standard input of a program: nothing, a pipe, or a file for large input, because a pipe takes only a
-    page at a time."""
+    """Yield the standard input of a program: /dev/null, a pipe, or a file for large input, because a pipe is written
+    only one page at a time."""
     if len(content) <= _LARGE:
         yield subprocess.PIPE if content else subprocess.DEVNULL
         return
@@ -156,7 +157,8 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also the id of its session and group. Valid until `poll` or a wait sees the end."""
+        """The process id, which is also the id of its session and group. Valid until `poll` or a wait reports the
+        end."""
         return self._child.pid
 
     @property
@@ -178,7 +180,7 @@ class Child:
         return self._child.stdout
 
     def poll(self) -> int | None:
-        """Return its exit code, negative for the signal that ended it. None if it still runs."""
+        """Return the exit code, or the negated number of the signal that ended the program. None if it still runs."""
         return self._child.poll()
 
     def wait(self) -> int:
@@ -186,7 +188,7 @@ class Child:
         return self._child.wait()
 
     def wait_at_most(self, seconds: float) -> int | None:
-        """Return its exit code once it has ended. None if it still runs after `seconds` seconds."""
+        """Return the exit code once the program has ended. None if it still runs after `seconds` seconds."""
         try:
             return self._child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -221,10 +223,11 @@ def start(
 ) -> Child:
     """Start a program and return at once.
 
-    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors, of
-    which the program gets copies; None is /dev/null. `stderr` may be `PIPE`.
+    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors that
+    the program gets copies of; None is /dev/null. `stderr` may be `PIPE`.
 
-    Raises `OSError` or `ValueError` if it cannot be started; the caller reports the error, as it knows the purpose.
+    Raises `OSError` or `ValueError` if the program cannot be started. The caller reports the error, because it knows
+    the purpose of the program.
     """
     _tell(args)
     return Child(
@@ -243,7 +246,7 @@ def start(
 def attached(args: Sequence[str]) -> int:
     """Run a program on this process's terminal, as a shell would, and return its exit status.
 
-    Raises `MissingError` if it is not installed.
+    Raises `MissingError` if the program is not installed.
     """
     _tell(args)
     try:
@@ -257,7 +260,8 @@ def attached(args: Sequence[str]) -> int:
 def _communicate_streaming(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, on_stderr: Callable[[str], None]
 ) -> tuple[bytes, bytes]:
-    """As `communicate`, but pass on every line (or carriage-return update) of stderr when it arrives."""
+    """Do the same as `communicate`, and also call `on_stderr` with every line (or carriage-return update) of stderr
+    when it arrives."""
     source = child.stderr
     assert source is not None
     seen = bytearray()

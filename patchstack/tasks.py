@@ -16,11 +16,11 @@ if TYPE_CHECKING:
         """Shows tasks. Each call gets the open tasks, outermost first."""
 
         def began(self, tasks: list[Task]) -> None:
-            """The last of the tasks has begun."""
+            """The innermost task has begun."""
             ...
 
         def ended(self, tasks: list[Task]) -> None:
-            """The last of the tasks ends."""
+            """The innermost task ends."""
             ...
 
         def close(self) -> None:
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PATIENCE = 2.0
-"""Shorter tasks, in seconds, are not shown."""
+"""The shortest duration of a task that is shown, in seconds."""
 
 
 class Task:
     """One part of the work in progress. Only `task` creates it; the code inside reports its progress.
 
-    `name` is what is done (`verify paged`). Tasks with the same `key` take about equally long: the duration of the last
+    `name` describes the work (`verify paged`). Tasks with the same `key` take about equally long, so the duration of
     one is the estimate for the next. `done` of `total` items are done; `total` is 0 if unknown. `doing` describes the
-    current activity. `announced` tasks are shown from their start, others after a while. `typical` is whether to
+    current activity. `announced` tasks are shown from their start, others after a delay. `typical` is whether to
     remember the duration. `began` is a time of the monotonic clock in seconds.
     """
 
@@ -78,8 +78,8 @@ _watches: list[_Watch] = []
 
 
 def watch(make: Callable[[], Watcher]) -> Callable[[], None]:
-    """Show all later tasks with a watcher, which `make` creates for the first one. Return a function that stops
-    this."""
+    """Show all later tasks with a watcher. `make` creates the watcher when the first task begins. Return a function
+    that removes the watcher."""
     one = _Watch(make)
     _watches.append(one)
 
@@ -124,7 +124,7 @@ def doing(text: str) -> None:
 
 
 def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
-    """Yield the items, each with the seconds that it took to produce."""
+    """Yield each item with the time in seconds that its production took."""
     began = monotonic()
     for item in items:
         yield item, monotonic() - began
@@ -132,8 +132,8 @@ def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
 
 
 def longest(durations: Sequence[tuple[str, float]]) -> str | None:
-    """Return which of several took most of the time (`greedy took 41 s of 63 s`); None if all were quick, or if there
-    is only one."""
+    """Return a note that names the slowest of several tasks (`greedy took 41 s of 63 s`). Return None if all tasks were
+    quick, or if there is only one."""
     total = sum(seconds for _, seconds in durations)
     if len(durations) < 2 or total <= PATIENCE:
         return None

@@ -1,4 +1,4 @@
-"""The three results of a check: it holds, it does not, or it could not be judged."""
+"""The three results of a check: it passed, it failed, or it could not be judged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> Exit:
-    """Return the exit status of a command: 1 for any FAIL, else 4 for any INVALID or no verdict at all, else 0."""
+    """Return the exit status of a command: 1 for any FAIL, otherwise 4 for any INVALID or no verdicts, otherwise 0."""
     seen = set(verdicts)
     if Verdict.FAIL in seen:
         return Exit.DOES_NOT_HOLD
@@ -25,8 +25,8 @@ def exit_code(verdicts: Iterable[Verdict]) -> Exit:
 
 
 def verdict_line(what: str, verdicts: Sequence[Verdict], excused: Sequence[Verdict] | None = None) -> str:
-    """Return the last line of a command that judges: the overall verdict, and the count of each. `excused` are the
-    verdicts after excusing some, which decide the overall one.
+    """Return the last line of a command's output: the overall verdict, and the count of each verdict. `excused` are the
+    verdicts after some were excused; if given, they determine the overall verdict.
     """
     codes = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}
     whole = codes.get(exit_code(verdicts if excused is None else excused), Verdict.INVALID)

@@ -20,7 +20,7 @@ def refuse_occupied(directory: Path) -> None:
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Delay the signals that would end this process until the end of the block."""
+    """Block the signals that would end this process. They are delivered at the end of the `with` block."""
     waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
     try:

@@ -1,7 +1,7 @@
 """Read the processes of this machine from `/proc`, and decide whether the owner of a leftover file has certainly ended.
 
-No other module reads `/proc`. On a system without it, all texts are empty. Reading all processes must be fast: code
-that ends a session must see a process before that process forks again.
+No other module reads `/proc`. On a system without `/proc`, its files are read as empty strings. Reading all processes
+must be fast: code that ends a session must see a process before that process forks again.
 
 A process number is valid only in one PID namespace. A container does not see the processes of other containers or of
 the host, but can share a cache with them. Therefore files that could be left over have a tag in their names. The tag is
@@ -48,7 +48,7 @@ def read_stat(text: str) -> Stat | None:
 
 
 def stat_text(pid: int) -> str:
-    """Return the text of `/proc/PID/stat`. Return an empty text if the process is not visible."""
+    """Return the text of `/proc/PID/stat`. Return an empty string if the process is not visible."""
     return _read(f"{pid}/stat")
 
 
@@ -129,12 +129,12 @@ def shows_every_process() -> bool:
 
 
 def boot_id() -> str:
-    """Return the random id of the current boot of this machine. Return an empty text if it cannot be read."""
+    """Return the random id of the current boot of this machine. Return an empty string if it cannot be read."""
     return _read("sys/kernel/random/boot_id").strip()
 
 
 def pid_namespace() -> str:
-    """Return the id of this process's PID namespace. Return an empty text if it cannot be read."""
+    """Return the id of this process's PID namespace. Return an empty string if it cannot be read."""
     try:
         return os.readlink(f"{_PROC}/self/ns/pid")
     except OSError:
@@ -242,7 +242,7 @@ def _silence(path: Path) -> float:
 
 
 def _boot_session() -> str:
-    """Return the id that macOS gives to this boot. Return an empty text on other systems."""
+    """Return the boot session UUID of macOS. Return an empty string on other systems."""
     import ctypes
 
     text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
