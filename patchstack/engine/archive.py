@@ -110,7 +110,7 @@ def _info(path: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
 class Bounds:
     """The limits for a copy from an engine.
 
-    `size` is the limit of the bytes of all files. `entries` is the limit of the number of entries.
+    `size` limits the total size of all files, in bytes. `entries` limits the number of entries.
     """
 
     size: int

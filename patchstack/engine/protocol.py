@@ -20,7 +20,7 @@ size."""
 
 
 class EngineUnavailable(MissingError):
-    """The engine does not answer: it does not run, cannot be reached, or refuses permission."""
+    """The engine cannot be used: it is not running, cannot be reached, or denies access."""
 
     code = "PS0512"
 

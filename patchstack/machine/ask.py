@@ -28,7 +28,7 @@ _MOST = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The directory of a GPU's lock, on the machine with the GPU. `~/` is the user's home directory on this machine. If
+    """The directory of a GPU's lock, on the machine with the GPU. `~/` is the user's home directory on that machine. If
     `if_there` is set, the directory is used only if it already has an owner file."""
 
     path: str
@@ -44,7 +44,7 @@ _IN_CONTAINERS = Volume(name="patchstack-gpu-lock", target="/lock")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
     """The way to run programs on the machine of an engine. `ask` runs a program there, `places` are the directories of
-    the GPU's lock, and `how` describes the way in words."""
+    the GPU's lock, and `how` describes the connection in words."""
 
     ask: Ask
     places: tuple[Place, ...]

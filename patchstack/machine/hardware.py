@@ -215,6 +215,6 @@ def _named(gpu: Gpu) -> str:
 
 
 def _line(parts: Parts, name: str) -> str:
-    """Return the one line of a part; empty if the part does not exist or failed."""
+    """Return the only line of a part. Return an empty string if the part does not exist or failed."""
     said = parts.get(name)
     return " ".join(said.text.split()) if said is not None and said.ok else ""

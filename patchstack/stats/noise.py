@@ -27,7 +27,7 @@ class Noise:
 def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
     """Return the noise of A/A pairs, from x = ln(B/A) and the coin of each pair (+1: B ran second, -1: A did).
 
-    Raises `ValueError` if there are no pairs, or if the numbers of ratios and coins differ.
+    Raises `ValueError` if there are no pairs, or if there are not as many coins as ratios.
     """
     if not xs or len(xs) != len(coins):
         raise ValueError("each pair needs a coin, and there must be at least one pair")

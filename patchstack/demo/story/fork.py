@@ -51,7 +51,7 @@ Default: off""",
     ),
 )
 
-# the edits of the commit in the CUDA kernel
+# the CUDA kernel edits of the commit that adds MINILLM_MMV_SHARE_X
 _SHARE_X = (
     Replace(
         path="ggml/src/ggml-cuda/mmv-id.cu",

@@ -22,7 +22,8 @@ _KEPT_OPEN = 4
 
 
 class Connection:
-    """A connection to an engine that answered. `api` sends requests to the engine. `faults` translates their errors.
+    """A connection to an engine that answered. `api` sends requests to the engine. `faults` translates the errors of
+    these requests.
 
     The constructor raises `EngineUnavailable` if the engine does not answer.
     """

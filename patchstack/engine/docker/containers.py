@@ -103,8 +103,8 @@ _GONE_WITHIN = 60.0
 
 
 def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output) -> Outcome:
-    """Run a job in a new container, deliver its output, and remove the container. `body` is the request of
-    `sandbox.container`, and `nonce` the nonce in it.
+    """Run a job in a new container, deliver its output, and remove the container. `body` is the request body from
+    `sandbox.container`, and `nonce` is the nonce in this request body.
 
     Raises `EngineLost` if the connection breaks or another process ends the container. Raises `MissingError` if the
     image lacks the program, and `PlatformUnsupported` if the engine cannot run the image's programs.
@@ -161,8 +161,8 @@ def attach(api: Any, name: str) -> Attached:
 def outcome(
     connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
 ) -> Outcome:
-    """Return the outcome of a container's job. `ended` is the last message of its process 1; None if there was none.
-    `beginning` is the first output. Raises the errors of `run`."""
+    """Return the outcome of a container's job. `ended` is the last message of the container's process 1; None if there
+    was none. `beginning` is the first output. Raises the errors of `run`."""
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:

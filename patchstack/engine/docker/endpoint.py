@@ -51,7 +51,7 @@ class Endpoint:
 
     @property
     def socket(self) -> str | None:
-        """The path of the engine's socket on this machine. It is None if the engine is reached in a different way."""
+        """The path of the engine's socket on this machine; None for an engine without a `unix://` URL."""
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:

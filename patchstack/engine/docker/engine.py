@@ -283,10 +283,8 @@ class ContainerEngine:
 
 
 class _Given:
-    """The stream of the caller.
-
-    It keeps an error of the stream, so that the error is not reported as an error of the engine.
-    """
+    """The caller's stream. An error of this stream is stored in `error`, so that it is not reported as an engine
+    error."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)

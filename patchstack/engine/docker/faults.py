@@ -54,7 +54,7 @@ class Faults:
         self.answered = False
 
     def last_words(self) -> str:
-        """Return the last message of the connection's program. Return an empty text if there is no message."""
+        """Return the last message of the connection's program. Return an empty string if there is no message."""
         return _last(self._complaint())
 
     @contextmanager

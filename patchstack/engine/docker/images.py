@@ -123,7 +123,7 @@ def build(connection: Connection, plan: Plan, about: About, output: Output) -> N
 
 
 def _labels(connection: Connection, base: str | None) -> dict[str, str]:
-    """Return the labels for the base image: its name, and its digest in a registry if this is known."""
+    """Return the labels with the base image's name and digest. The digest is omitted if it is unknown."""
     if base is None:
         return {}
     labels = {BASE_LABEL: base}

@@ -42,7 +42,7 @@ def is_dead(label: str, *, silent: float = 0.0) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return a text for the start time of a process. Return None if the process is not visible, or if neither `/proc`
+    """Return the start time of a process as a string. Return None if the process is not visible, or if neither `/proc`
     nor `ps` is available."""
     if processes.stat(os.getpid()) is not None:
         found = processes.stat(pid)

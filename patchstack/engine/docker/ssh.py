@@ -67,7 +67,7 @@ class Tunnel:
         return ours
 
     def complaint(self) -> str:
-        """Return the message of the last ssh process that failed. Return an empty text if none failed."""
+        """Return the message of the last ssh process that failed. Return an empty string if none failed."""
         for child, said in reversed(self._children):
             code = child.wait_at_most(2)
             said.seek(0)

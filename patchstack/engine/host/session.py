@@ -109,9 +109,8 @@ class HostJob:
         self._pump.join(timeout=5)
 
     def _own(self) -> int | None:
-        """Return the pid of the job's own process. Return None if the process does not start within a second.
-
-        The pid is needed because the processes above it ignore SIGTERM.
+        """Return the pid of the job's own process. Return None if this process does not start within a second. The pid
+        is needed because the processes above the job ignore SIGTERM.
         """
         deadline = time.monotonic() + 1
         while True:

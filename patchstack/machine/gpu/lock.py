@@ -226,7 +226,7 @@ class Held:
         while not self._try(places, watched):
             seconds = time.monotonic() - began
             if self._quicker and self._quicker <= _QUICKER:
-                continue  # it changed after it was read: read it again, even without a wait
+                continue  # the owner file changed after it was read: read it again, even if `wait` is 0
             words = "; ".join(holder.words for holder in self._in_the_way)
             if seconds >= wait:
                 tried = f" (waited {seconds:.0f} s)" if wait else ""

@@ -250,7 +250,7 @@ def _since(owner: Owner, now: Now) -> str:
 
 
 def _told(text: str, now: Now) -> str:
-    """Return the age of an owner line in words, if the line ends with a time. Otherwise return an empty text."""
+    """Return the age of an owner line in words. Return an empty string if the line does not end with a time."""
     last = re.search(r"\b(\d{10})\s*$", text)
     seconds = now.epoch - int(last[1]) if last else -1.0
     return f" for {seconds / 60:.0f} min" if seconds >= 0 else ""

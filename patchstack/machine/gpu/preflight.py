@@ -232,8 +232,8 @@ def _permitted(container: Container, wanted: Wanted) -> bool:
 
 
 def _called(container: Container) -> str:
-    """Return a container's name for a message. The job is added if another patchstack process runs the container, else
-    the image if it has a name."""
+    """Return a container's name for a message, with its job if another patchstack process runs it. For other
+    containers, add the image's name, if the image has one."""
     if container.job:
         return f"{container.name} (a patchstack job: {container.job})"
     return container.name if container.image.startswith("sha256:") else f"{container.name} ({container.image})"

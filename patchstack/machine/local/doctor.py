@@ -273,7 +273,8 @@ def _gpus(facts: Facts) -> Iterator[Check]:
 
 
 def _absent(name: str, facts: Facts) -> str:
-    """Say whether a tool was not found, or did not answer in time (for example, because a daemon hangs)."""
+    """Return the reason why a tool is missing: it was not found, or it did not answer in time (for example, because a
+    daemon hangs)."""
     return "no answer in time" if name in facts.late else "not found"
 
 

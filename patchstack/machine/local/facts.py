@@ -246,7 +246,8 @@ def _podman_socket(env: Mapping[str, str]) -> str | None:
 
 
 def _free(path: Path) -> int | None:
-    """Return the free bytes on the disk that has a path. The path need not exist. Return None if they are unknown."""
+    """Return the free bytes on the disk that has a path. The path need not exist. Return None if the number is
+    unknown."""
     for place in (path, *path.absolute().parents):
         try:
             return shutil.disk_usage(place).free

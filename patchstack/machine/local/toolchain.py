@@ -134,7 +134,7 @@ def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool 
 
 
 def read_version(said: str) -> str:
-    """Return the version in the output of `--version`. Return an empty text if the output has none.
+    """Return the version in the output of `--version`. Return an empty string if the output has none.
 
     CUDA's tools print the years of a copyright and the date of a build before the version. Compilers print the
     packager's version before it, in parentheses.
