@@ -1,4 +1,4 @@
-"""Find literal texts that every match of a pattern contains. A file without these texts need not be searched."""
+"""Find literal strings that every match of a pattern contains. A file without these strings need not be searched."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 
 def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
-    """Return texts of which every match of the pattern contains at least one. Return nothing if no such texts are
-    known.
+    """Return alternatives: every match of the pattern contains at least one of these strings. Return an empty tuple if
+    no alternatives are known.
 
     This uses Python's parser for patterns, whose output is not documented. If the output cannot be interpreted, the
     result is empty, and every file is searched.
@@ -27,7 +27,8 @@ def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
 
 
 def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Return the requirements of a parsed pattern. Each is a tuple of texts, of which every match contains one."""
+    """Return the requirements of a parsed pattern. Each is a tuple of strings. Every match contains at least one of
+    them."""
     found: list[tuple[str, ...]] = []
     run = ""
     for operation, argument in sequence:
@@ -48,5 +49,6 @@ def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
 
 
 def _best(found: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the requirement that probably excludes the most files: the one whose shortest text is longest."""
+    """Return the requirement that probably excludes the most files: the requirement whose shortest string is
+    longest."""
     return max(found, key=lambda texts: min(map(len, texts)), default=None)

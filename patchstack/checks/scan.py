@@ -17,7 +17,7 @@ _LOOKED_AT = 8000  # as in git: a file with a NUL in its first 8,000 bytes is bi
 
 
 class MatchesNothing(Exception):
-    """A pattern matched the empty text. Such a pattern matches everywhere."""
+    """A pattern matched the empty string. Such a pattern matches everywhere."""
 
 
 class Scanner:
@@ -31,8 +31,8 @@ class Scanner:
         self._size = 0
 
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
-        """Return every match, by file and line. Raises `MissingObject` if a content is not available, and
-        `MatchesNothing`."""
+        """Return every match, by file and line. Raises `MissingObject` if the blob of a file is not available, and
+        `MatchesNothing` if the pattern matches the empty string."""
         return tuple(
             Place(path=file.path, line=line, name=name)
             for file in files
@@ -52,8 +52,8 @@ class Scanner:
         return found
 
     def _content(self, oid: str, path: str) -> bytes:
-        """Return a content. The most recently used contents are cached, because the next check often reads the same
-        files."""
+        """Return the content of a blob. The most recently used blobs are cached, because the next check often reads the
+        same files."""
         content = self._contents.get(oid)
         if content is not None:
             self._contents.move_to_end(oid)
@@ -66,7 +66,7 @@ class Scanner:
 
 
 def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str], ...]:
-    """Return the matching lines of a content (from 1), each with the name of its site. Return nothing for a binary
+    """Return the matching lines of a file (from 1), each with the name of its site. Return nothing for a binary
     file."""
     if b"\0" in content[:_LOOKED_AT]:
         return ()
@@ -92,7 +92,7 @@ def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str]
 
 def _start(match: re.Match[str], *, grouped: bool) -> int:
     """Return the position of a match. This is the start of its group if the group captured a text, and otherwise the
-    first character that is not blank."""
+    first character that is not whitespace."""
     if grouped:
         return match.start(1)
     text = match.group()

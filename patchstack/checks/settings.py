@@ -13,8 +13,8 @@ _NOWHERE = "it matches the empty text, so it matches everywhere and the check ca
 
 
 def read_pattern(node: Node) -> re.Pattern[str] | None:
-    """Return the `pattern:` of an entry. Return None with a complaint if it is not a pattern, matches the empty text,
-    or has several groups."""
+    """Return the `pattern:` of an entry. Return None after a complaint if the pattern is invalid, matches the empty
+    string, or has several groups."""
     text = node.text("pattern", required=True)
     if text is None:
         return None

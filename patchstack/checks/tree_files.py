@@ -38,7 +38,7 @@ class Selection:
 
 
 def _root(glob: str) -> str:
-    """Return the directory that contains every match of a glob, with a trailing slash. Return an empty text for the
+    """Return the directory that contains every match of a glob, with a trailing slash. Return an empty string for the
     whole tree."""
     body = glob.rstrip("/")
     if "/" not in body:

@@ -36,7 +36,7 @@ class BroughtGate:
 
     @property
     def path(self) -> str:
-        """`SUITE/NAME`."""
+        """The gate as `SUITE/NAME`."""
         return f"{self.suite}/{self.gate}"
 
 

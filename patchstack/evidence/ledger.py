@@ -217,7 +217,7 @@ def _document(decision: Decision) -> dict[str, Any]:
     old = values.pop("format") == 1
     if old:
         del values["supersedes"]
-    # Convert through JSON once: tuples become lists, so the id does not depend on which of the two it was.
+    # Convert through JSON once: tuples become lists, so the id does not depend on which of these types was used.
     found: dict[str, Any] = json.loads(json.dumps({"schema": OLD_SCHEMA if old else SCHEMA, **values}))
     return found
 

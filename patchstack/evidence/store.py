@@ -98,7 +98,8 @@ class Evidence:
         return digest
 
     def read(self, digest: str) -> Record:
-        """Return the record with this digest, after checking every digest in it. Raises `BadRecord`."""
+        """Return the record with this digest, after checking every digest in the record. Raises `BadRecord` if the
+        record or one of its outputs is missing or damaged."""
         try:
             if _DIGEST.fullmatch(digest) is None:
                 raise BadRecord("does not have a digest as its name")

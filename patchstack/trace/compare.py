@@ -159,7 +159,7 @@ class Comparison:
 
     @property
     def same_kinds(self) -> bool:
-        """Whether the same routes and shapes occur in both logs. Their numbers may differ."""
+        """Whether the same routes and shapes occur in both logs. Their call counts may differ."""
         return bool(self.shapes) and all(one.first and one.second for one in self.shapes)
 
 

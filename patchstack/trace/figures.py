@@ -176,7 +176,7 @@ def route_text(trace: Trace, cell: Cell) -> str:
 
 
 def shape_text(trace: Trace, cell: Cell) -> str:
-    """Return the numbers of a call, for example `ne0=4096 ne1=16`."""
+    """Return the shape of a call, for example `ne0=4096 ne1=16`."""
     return " ".join(f"{key}={value}" for key, value in _pairs(trace, cell) if _is_shape(key))
 
 

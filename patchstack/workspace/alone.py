@@ -19,8 +19,9 @@ FILE_NAME = ".patchstack.lock"
 @contextlib.contextmanager
 def alone_in(root: Path, doing: str, tell: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of the workspace at `root` while the body runs. `doing` is the command, which other processes show
-    while they wait. If a different process holds the lock, pass `tell` a line with its id, user and command, then wait.
-    Raises what `locked_while` raises."""
+    while they wait. If a different process holds the lock, call `tell` with a line that names the other process, its
+    user and its command, then wait. Raises `UsageError` if the path of the lock is not a lock file, and `MissingError`
+    if the file cannot be created."""
 
     def busy(owner: str) -> None:
         tell(f"waiting: {owner} has the lock of this workspace")

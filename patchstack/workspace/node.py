@@ -111,8 +111,8 @@ class Node:
         return self._as_mapping(key, value) if value is not None else None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of texts, which may be empty. Return None if the key is missing or its value is not such a
-        list."""
+        """Return a list of strings, which may be empty. Return None if the key is missing or its value is not a list of
+        strings."""
         value = self._get(key, False)
         if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             return None if value is None else tuple(map(str, value))
@@ -120,8 +120,8 @@ class Node:
         return None
 
     def commands(self, key: str) -> tuple[tuple[str, ...], ...]:
-        """Return a list of commands, each as a list of words. In the file, a command is a list of words, or a text that
-        is split as a shell splits it."""
+        """Return a list of commands, each as a list of words. In the file, a command is a list of words, or a string
+        that is split with the rules of a shell."""
         import shlex
 
         found: list[tuple[str, ...]] = []
@@ -141,7 +141,7 @@ class Node:
         return tuple(found)
 
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Return a mapping of names to values as pairs of texts. `true` becomes ON and `false` becomes OFF, as in
+        """Return a mapping of names to values as pairs of strings. `true` becomes ON and `false` becomes OFF, as in
         CMake."""
         node = self.mapping(key)
         found = []

@@ -78,7 +78,7 @@ def _links_out(path: Path, root: Path) -> Iterator[Path]:
 
 
 def named_files(policy: Path) -> Iterator[str]:
-    """Yield every text in a workspace file that could be the name of a file."""
+    """Yield every string in a workspace file that could be the name of a file."""
     pending: list[Any] = [read_yaml(policy, comments=False)]
     while pending:
         value = pending.pop()
@@ -120,7 +120,7 @@ def _by_name(value: Any) -> dict[str, Any] | None:
 
 
 def _pins(head: Path) -> dict[str, str]:
-    """Return the pins in an untrusted workspace file, by series. Raises `ConfigError`."""
+    """Return the pins in an untrusted workspace file, by series. Raises `ConfigError` if the file is invalid."""
     document = read_yaml(head, comments=False)
     series = document.get("series") if isinstance(document, Mapping) else None
     if not isinstance(series, Mapping):

@@ -197,7 +197,7 @@ def read_variants(top: Node) -> tuple[VariantConfig, ...]:
 
 def parse_size(text: str) -> int | None:
     """Return a size such as `16GiB`, `16G`, `512M` or a plain number, in bytes. Units are powers of 1024. Return None
-    for any other text."""
+    for any other string."""
     match = _SIZE.match(text.strip())
     if match is None:
         return None
@@ -206,7 +206,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_time(text: str) -> float | None:
-    """Return a time such as `90s`, `30m` or `4h`, in seconds. Return None for any other text."""
+    """Return a time such as `90s`, `30m` or `4h`, in seconds. Return None for any other string."""
     match = _TIME.match(text.strip())
     return None if match is None else float(match.group(1)) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match.group(2)]
 

@@ -52,8 +52,8 @@ def add_series(path: Path, config: SeriesConfig) -> None:
 
 
 def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
-    """Change the pin of a series and, unless it is None, its `fork_ref`. All other bytes of the file are kept. Raises
-    `ConfigError` for a file that cannot be used, or if one of these values has an unsupported form in it."""
+    """Change the pin of a series, and its `fork_ref` unless the new one is None. All other bytes of the file are kept.
+    Raises `ConfigError` if the file cannot be used, or if it contains one of these values in an unsupported form."""
     wanted = {"pin": pin} if fork_ref is None else {"pin": pin, "fork_ref": fork_ref}
     with path.open(encoding="utf-8", newline="") as file:
         text = file.read()
@@ -110,8 +110,8 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
 
 
 def _scalar(value: str, quote: str) -> str:
-    """Return a text as YAML. It gets the quotes that it had before, or new quotes if YAML could read it as a different
-    type."""
+    """Return a string as YAML. `quote` is the quotation mark of the old value. Without one, quotes are added if YAML
+    could read the string as a different type."""
     plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
     number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
     if quote or not plain or number or value.startswith("-"):

@@ -31,7 +31,7 @@ from patchstack.verdict import Verdict
 from patchstack.workspace.node import Node
 
 _MOST = 16 << 20  # the most that a program may print, in bytes
-_SHOWN, _WIDTH = 20, 300  # how many lines are kept, and how many characters of each
+_SHOWN, _WIDTH = 20, 300  # the maximum number of lines that are kept, and of characters in each line
 _MEMORY = 4 << 30
 _NOT_FOUND = 127
 

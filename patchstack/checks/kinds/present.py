@@ -20,7 +20,7 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentSettings:
-    """The pattern, and the minimum numbers of places and of files in which it must match."""
+    """The pattern, the minimum number of matches, and the minimum number of files with a match."""
 
     pattern: re.Pattern[str]
     places: int
@@ -38,7 +38,7 @@ def read(node: Node) -> PresentSettings | None:
 
 
 def judge(settings: PresentSettings, view: View) -> Found:
-    """Return PASS if the pattern matches in enough places and files."""
+    """Return PASS if the pattern has enough matches, in enough files."""
     found = view.scanner.places(settings.pattern, view.files)
     files = len({one.path for one in found})
     told = f"found in {numbered(len(found), 'place')} of {numbered(files, 'file')}"
