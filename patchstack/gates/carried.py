@@ -95,7 +95,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
 
 
 def carried_name(content: bytes) -> str:
-    """Return the name of a suite from its copy in a decision. Return an empty text if the copy is unusable."""
+    """Return the name of a suite from its copy in a decision. Return an empty string if the copy is unusable."""
     try:
         return str(json.loads(content)["suite"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -103,8 +103,8 @@ def carried_name(content: bytes) -> str:
 
 
 def _named_file(root: Path, text: str) -> bytes | None:
-    """Return the content of a file below the workspace's directory. Return None if the text is not the name of a file
-    there."""
+    """Return the content of a file below the workspace's directory `root`. Return None if `text` does not name such a
+    file. Raises `ConfigError` if the file is too large."""
     if not text or len(text) > 255 or "\n" in text or "\0" in text or not _inside(text):
         return None
     path = root / text

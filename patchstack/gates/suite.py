@@ -70,7 +70,8 @@ def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
 
 
 def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
-    """Return the suite with that name, or the only suite if no name is given. Raises `UsageError` if this fails."""
+    """Return the suite with this name, or the only suite if no name is given. Raises `UsageError` if no suite has this
+    name, or if several suites exist and no name is given."""
     names = [suite.name for suite in suites]
     if not suites:
         raise UnknownName(f"{path} has no suites", hint=NO_SUITES)
@@ -108,7 +109,7 @@ def run_suite(
 
 
 def place(number: int, total: int) -> str:
-    """Return the position of a gate for its progress line, for example `, 3 of 23`. Return an empty text for the only
+    """Return the position of a gate for its progress line, for example `, 3 of 23`. Return an empty string for the only
     gate."""
     return f", {number} of {total}" if total > 1 else ""
 

@@ -104,7 +104,7 @@ class Setting(Generic[T]):
 
     @property
     def shown_default(self) -> object:
-        """The default that the help shows. None if the default is not a number or a text."""
+        """The default that the help shows. None if the default is not a number or a non-empty string."""
         value = self.default if self.option_default is None else self.option_default
         return value if isinstance(value, int | float | str) and value != "" else None
 
@@ -287,7 +287,7 @@ def positive(most: float) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. `check` returns the problem of a text; None if it has none."""
+    """A string. `check` returns the problem of a string; None if it has none."""
 
     written: str = "text"
     check: Callable[[str], str | None] = lambda text: None
@@ -322,7 +322,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A list of texts. `check` returns the problem of a text; None if it has none."""
+    """A list of strings. `check` returns the problem of a string; None if it has none."""
 
     written: str = "a list of texts"
     check: Callable[[str], str | None] = lambda text: None

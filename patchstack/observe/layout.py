@@ -128,13 +128,13 @@ def volumes() -> tuple[Volume, Volume]:
 
 
 def remove_leftovers(engine: Engine) -> None:
-    """Remove the volumes of killed processes: those of runs, and those of clients."""
+    """Remove the volumes that killed processes created for runs and for clients."""
     sweep(engine, "patchstack-(?:gate|client)")
 
 
 def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:
-    """Return the paths of models as a job sees them, and the mounts for them. On the host these are the paths of the
-    files. In a container they are read-only below `/models`."""
+    """Return the paths of models as a job sees them, and the mounts for them. On the host, these are the paths of the
+    model files. In a container, the models are mounted read-only below `/models`."""
     places, mounts = {}, []
     for index, model in enumerate(models):
         path = str(Path(model.path).expanduser())

@@ -1,9 +1,9 @@
 """Find the files of a build that a program may load, with their digests. The key of an observation depends only on
 these files.
 
-A program loads the libraries that it names (`NEEDED`) and the libraries that those name. ggml also loads backends at
-run time, and any program can load a library by a name that it contains or computes. Therefore these files count as
-loaded, too:
+A program loads the libraries that it names (`NEEDED`), and the libraries that these libraries name. ggml also loads
+backends at run time, and any program can load a library by a name that it contains or computes. Therefore these files
+count as loaded, too:
 
 - `libggml-*`: backends, which ggml searches for next to the program;
 - a library whose name occurs in a loaded file;

@@ -11,7 +11,8 @@ from patchstack.engine.protocol import Ending
 from patchstack.evidence.origin import NOW, Origin, Source
 
 OUTPUTS = Bounds(size=1 << 30, entries=10_000)
-"""The most that one run may return: bytes, and number of files. The files are read into memory."""
+"""The limits for the files that one run may return: their total bytes, and their number. The files are read into
+memory."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -38,12 +39,12 @@ class Invocation:
     - `{kept:NAME}`: a file that outlives the run, such as a KL base;
     - `{work}`: a directory that the run may write to. It is empty at the start and removed at the end.
 
-    `env` has all variables that are set, besides those of every job (PATH, HOME, LC_ALL, the library path). stdin is
-    closed. `keeps` are the names of the kept files that the run makes. `brings` are the files of `{work}` that become
-    part of the observation. With `beside`, the program is a server that runs until its client ends. `requests` are the
-    client's requests, in order, for a client that does nothing else; the key then contains the requests and not the
-    client. `seconds` limits the wall time of the whole run. `output` is the most bytes that the program may write to
-    one stream; a program that writes more is ended.
+    `env` has the variables that are set in addition to the variables of every job (PATH, HOME, LC_ALL, the library
+    path). stdin is closed. `keeps` are the names of the kept files that the run makes. `brings` are the files of
+    `{work}` that become part of the observation. With `beside`, the program is a server that runs until its client
+    ends. `requests` are the client's requests, in order, for a client that does nothing else; the key then contains the
+    requests and not the client. `seconds` limits the wall time of the whole run. `output` is the maximum number of
+    bytes that the program may write to one stream; a program that exceeds it is ended.
     """
 
     what: str
@@ -151,7 +152,7 @@ class Observed:
 
     @property
     def complaint(self) -> str:
-        """Why the last try could not be judged; empty if it could be."""
+        """The reason why the last try could not be judged; empty if it could be judged."""
         return (self.attempts[-1].complaint or "") if self.attempts else "nothing was run"
 
 

@@ -19,8 +19,8 @@ _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 
 
 def environment(node: Node, key: str = "env") -> Environment:
-    """Return a mapping of names to texts or whole numbers. Complain about values such as `true`, `1.0` and `0x10`: YAML
-    does not keep their spelling, and a program gets text."""
+    """Return a mapping of names to strings or integers. Complain about values such as `true`, `1.0` and `0x10`, because
+    YAML does not keep their spelling, which the program would receive."""
     child = node.mapping(key)
     found = {}
     for name in child.node if child is not None else ():
@@ -67,7 +67,7 @@ def _zero(value: object) -> bool:
 
 
 def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:
-    """Return a text that is a Python regular expression. Return the default after a complaint."""
+    """Return a string that is a Python regular expression. Return the default after a complaint."""
     text = node.text(key, required=required)
     if text is not None and (problem := pattern_problem(text)):
         node.complain(key, problem)
@@ -76,7 +76,7 @@ def pattern(node: Node, key: str, *, default: str | None = None, required: bool 
 
 
 def patterns(node: Node, key: str) -> tuple[str, ...]:
-    """Return a list of regular expressions. The value may also be a single one."""
+    """Return a list of regular expressions. The value may also be a single expression."""
     if isinstance(node.node.get(key), list):
         texts = node.texts(key) or ()
     else:
@@ -88,7 +88,7 @@ def patterns(node: Node, key: str) -> tuple[str, ...]:
 
 
 def pattern_problem(text: str) -> str | None:
-    """Return why a text cannot be used as a regular expression that must match. Return None if it can."""
+    """Return why a string cannot be used as a regular expression that must match. Return None if it can."""
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
@@ -132,7 +132,7 @@ def models_named(args: Iterable[str]) -> tuple[str, ...]:
 
 
 def placeholder_problem(text: str) -> str | None:
-    """Return why a text cannot be used literally as an argument: a placeholder in it would be replaced by a path.
+    """Return why a string cannot be used literally as an argument: a placeholder in it would be replaced by a path.
     Return None if it can."""
     found = _PATH.search(text)
     return f"{found.group(0)} would be replaced by a path" if found else None

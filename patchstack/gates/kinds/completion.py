@@ -16,7 +16,7 @@ same transcript (`same_as`), or both. On must equal off only if `same_as` requir
         graphs: {env: {LLAMA_MOE_FORCE_GRAPHS: 1}, same_as: plain}
 
 If a transcript changed, `kl` measures how far the model moved: see `model_unchanged`. With `parallel: N`, the
-transcripts of N concurrent requests are compared with that of a single one: see `parallel_greedy`.
+transcripts of N concurrent requests are compared with the transcript of a single request: see `parallel_greedy`.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ class StateRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """The verdict of one state. `actual` is the digest of the state's transcript, if there is exactly one. It has the
-    same type as the reference. `changed` is true if the transcript differs from the reference."""
+    """The verdict of one state. `actual` is the digest of the state's transcript, if there is exactly one. The digest
+    has the same type as the reference (MD5 or SHA-256). `changed` is true if the transcript differs from the
+    reference."""
 
     verdict: Verdict
     reason: str

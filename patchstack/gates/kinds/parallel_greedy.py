@@ -1,4 +1,4 @@
-"""Compare concurrent greedy requests with a single one, token by token.
+"""Compare concurrent greedy requests with a single request, token by token.
 
 Concurrent requests share batches, and sums in a different order can flip a near tie. So a difference alone proves
 nothing. It also occurs on CPUs. Equal tokens are PASS.
@@ -229,8 +229,8 @@ def _shift(one: TokenStep, other: TokenStep) -> float:
 
 
 def _answer(one: Mapping[str, Any]) -> SlotAnswer:
-    """Return an answer's tokens, each with its second-best token and margin if they are known. Raises the parser's
-    errors for a document of a different form."""
+    """Return an answer's tokens, each with its second-best token and margin if they are known. Raises `KeyError`,
+    `TypeError`, `ValueError` or `AttributeError` if the document has a different structure."""
     told = one.get("completion_probabilities") or []
     steps = []
     for token, best in zip_longest([int(token) for token in one["tokens"]], told):

@@ -370,7 +370,7 @@ def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergenc
 
 
 def _skipped(seen: Observation) -> bool:
-    """Return whether a program reports that it skipped the test. Another run would then give the same."""
+    """Return whether a program reports that it skipped the test. Another run would then give the same result."""
     return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
 
 

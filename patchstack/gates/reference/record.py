@@ -124,8 +124,8 @@ def _indented(text: str) -> bool:
 
 
 def _transcript(state: Mapping[str, Any]) -> RecordedReference | None:
-    """Return the reference for the transcript of a state. Return None for a state that is only compared with
-    another."""
+    """Return the reference for the transcript of a state. Return None for a state that is only compared with another
+    state."""
     if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
         return None
     old = state["expected"]

@@ -22,7 +22,8 @@ class TokenReference:
 
 
 def reference_of(value: object) -> TokenReference | str:
-    """Parse a reference, which is a list of ids or the digest of one. If it is invalid, return the problem as text."""
+    """Parse a reference, which is a list of ids or the digest of such a list. If the reference is invalid, return the
+    problem as text."""
     if isinstance(value, str):
         right = len(value) == 64 and set(value) <= set("0123456789abcdef")
         return (
@@ -37,7 +38,8 @@ def reference_of(value: object) -> TokenReference | str:
 
 
 def reference_in(path: Path) -> TokenReference | str:
-    """Read the reference in a file, which is a JSON list of ids. If it is invalid, return the problem as text."""
+    """Read a reference from a file that contains a JSON list of ids. If the file is invalid, return the problem as
+    text."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
