@@ -23,7 +23,7 @@ class BadValue(UsageError):
 
 
 class AmbiguousName(UsageError):
-    """A name that could mean several things."""
+    """A name that matches several objects."""
 
     code = "PS0103"
 

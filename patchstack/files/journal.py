@@ -323,8 +323,8 @@ def _remove_empty(path: Path) -> None:
 
 
 def _mode(old: Path, executable: bool) -> int:
-    """Return the permissions for a new file: those of the file that it replaces, or else the default. The executable
-    bits are set or cleared."""
+    """Return the permissions for a new file: the permissions of the file that it replaces, or the default permissions.
+    The executable bits are set or cleared."""
     bits = None
     with contextlib.suppress(OSError):
         status = old.lstat()

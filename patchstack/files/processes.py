@@ -196,7 +196,7 @@ def here() -> str:
 
 def left_behind(tagged: str, path: Path) -> bool:
     """Return whether a file or directory belongs to a process that has certainly ended. `tagged` is the tag in its
-    name. Return False if that is not a tag."""
+    name. Return False if `tagged` is not a valid tag."""
     found = re.fullmatch(TAG, tagged)
     if found is None:
         return False
