@@ -22,8 +22,8 @@ _BLOCK = 1 << 20
 class Entry:
     """An entry of an archive. `path` is relative.
 
-    A file has its content in `data` or in the file `file`. A symbolic link has its target in `link`. An entry without
-    these three is a directory.
+    A file has its content in `data` or in the file `file`. A symbolic link has its target in `link`. An entry with none
+    of these is a directory.
     """
 
     path: str
@@ -127,9 +127,10 @@ class Bounds:
 def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
     """Unpack a tar stream into the directory `into`. Return the files and links.
 
-    The output of a build is untrusted, so nothing is written outside `into`. Allowed are regular files, directories,
-    and symbolic links to a name in the same directory. Raises `MissingError` for any other entry, for an absolute path,
-    for a path with `..`, and for a stream that exceeds the bounds. Only one block is in memory at a time.
+    The output of a build is untrusted, so nothing is written outside `into`. Only regular files, directories, and
+    symbolic links to a name in the same directory are allowed. Raises `MissingError` for any other entry, for an
+    absolute path, for a path with `..`, and for a stream that exceeds the bounds. Only one block is in memory at a
+    time.
     """
     try:
         return _unpacked(stream, into, bounds)

@@ -125,7 +125,7 @@ def through(
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
     """Return the way to run programs on the machine of an engine: directly on this machine, over ssh for an engine over
-    ssh, else in a container. `open_another` opens the same engine again.
+    ssh, otherwise in a container. `open_another` opens the same engine again.
 
     Raises `UsageError` if a container is needed and `image` is None.
     """

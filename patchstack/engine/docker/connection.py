@@ -33,7 +33,7 @@ class Connection:
         self.faults = Faults(endpoint, self._tunnel.complaint if self._tunnel else lambda: "")
         try:
             with self.faults.translated("answer"):
-                # The type stubs of the SDK leave half of it untyped.
+                # The SDK has type stubs for only half of its interface.
                 self.api: Any = _client(endpoint, self._tunnel)
         except BaseException:
             if self._tunnel:

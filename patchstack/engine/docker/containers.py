@@ -209,7 +209,7 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
 
 
 def fate(api: Any, name: str) -> tuple[int | None, bool]:
-    """Return the exit code of a container, and whether the kernel killed a process in it because memory was full.
+    """Return the exit code of a container, and whether the kernel killed one of its processes because memory was full.
 
     The exit code is None if the container still runs or is no longer known. Both values come from the engine's events,
     because the container removes itself.

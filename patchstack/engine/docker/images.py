@@ -32,9 +32,9 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
 def base_image(text: str, args: Mapping[str, str]) -> str | None:
     """Return the name of the base image of a Dockerfile. Return None for `scratch` or a file without FROM.
 
-    It is the base of the last stage. If a stage is based on another stage, the base of that stage is used. `args` are
-    the build arguments. FROM may use arguments that are declared before the first FROM (Dockerfile reference,
-    "Understand how ARG and FROM interact").
+    The base image is the base of the last stage. If a stage is based on another stage, the base of that stage is used.
+    `args` are the build arguments. FROM may use arguments that are declared before the first FROM (Dockerfile
+    reference, "Understand how ARG and FROM interact").
     """
     values: dict[str, str] = {}
     stages: dict[str, str] = {}

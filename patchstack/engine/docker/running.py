@@ -97,8 +97,8 @@ class ContainerJob:
 def running(
     connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output
 ) -> Iterator[ContainerJob]:
-    """Create and start the container of a job, and remove it at the end of the block. The parameters and errors are the
-    same as for `containers.run`."""
+    """Create and start the container of a job, and remove it at the end of the block. See `containers.run` for the
+    parameters and errors."""
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"
     attached = None

@@ -1,7 +1,7 @@
 """Write and read the owner file of a GPU lock, and decide whether its owner is alive.
 
 The file is `owner` in the lock's directory. Its first line has the format of hand-written scripts: `FREE
-released-by-NAME EPOCH` if nobody has the GPU, else the name of the owner. patchstack adds a line of JSON that
+released-by-NAME EPOCH` if nobody has the GPU, otherwise the name of the owner. patchstack adds a line of JSON that
 identifies the owner exactly. It also adds a line with the last heartbeat, by the clock of the machine with the GPU.
 """
 

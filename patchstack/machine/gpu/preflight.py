@@ -80,7 +80,7 @@ class Preflight:
 
     @property
     def verdict(self) -> Verdict:
-        """PASS if a gate can run on the machine, else INVALID."""
+        """PASS if a gate can run on the machine, otherwise INVALID."""
         return Verdict.PASS if self.ok else Verdict.INVALID
 
     @property

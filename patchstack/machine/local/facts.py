@@ -54,7 +54,7 @@ class Facts:
     `tools` has None for a missing tool. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` says which
     of `PACKAGES` can be imported. `installed` is how patchstack was installed. `contexts` are the names of Docker's
     contexts. `current` is the URL that `docker` uses and the setting that selects it. `gpu_problem` is the reason why
-    nvidia-smi exists but reports no GPUs. `late` has the names of the questions without an answer in time.
+    nvidia-smi exists but reports no GPUs. `late` has the names of the questions that were not answered in time.
     """
 
     tools: Mapping[str, Tool | None]
@@ -139,8 +139,8 @@ def ask_together(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Run each question in its own thread. A question is a function and its time limit in seconds.
 
-    Return the answers by name, and the names of the questions without an answer in time. A late thread is abandoned; it
-    ends with this process at the latest. If a question raises an error, this function raises it.
+    Return the answers by name, and the names of the questions that were not answered in time. A late thread is
+    abandoned; it ends with this process at the latest. If a question raises an error, this function raises it.
     """
     answers: dict[str, Any] = {}
     raised: list[BaseException] = []
