@@ -3,7 +3,7 @@ its home directory.
 
 The sandbox uses Linux namespaces of an unprivileged user, through util-linux: a network namespace without interfaces,
 and a mount namespace in which all other directories are read-only. The setup prints a line when it is complete. Output
-without that first line is not the program's and does not count.
+without this first line does not come from the program and is ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The ledger of accepted and rejected candidates. Each decision is one file, named by the digest of its content.
 
 A decision of format 2 names every record of its evidence with its digest, and contains the input of the verdicts. The
-verdicts can therefore be computed again from the repository alone. A decision of format 1 cannot be checked like this,
-because its outputs were not kept.
+verdicts can therefore be computed again from the repository alone. A decision of format 1 cannot be checked in this
+way, because its outputs were not kept.
 """
 
 from __future__ import annotations

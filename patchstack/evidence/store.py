@@ -142,7 +142,7 @@ class Evidence:
 
 
 def _encoded(record: Record, outputs: Outputs) -> bytes:
-    """Return the content of a record's file, after storing the outputs."""
+    """Store the outputs of a record, and return the content of the record's file."""
     document = {
         "schema": SCHEMA,
         "key": record.key,

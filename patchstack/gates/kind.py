@@ -27,11 +27,11 @@ class JudgementTable:
 class Kind(Generic[S]):
     """A gate kind. mypy checks that `run` takes the type that `make` returns.
 
-    `version` is part of the key of every observation. Raise it if the kind observes something different. `about` is the
-    first line of the kind's help. `make` creates the settings from values and reports invalid combinations. `run`
-    observes and returns a judgement. `needs_gpu` is true if the gate needs a GPU on a build that uses one. The suite
-    may override it. `programs` are the programs of the build that the gate always runs. `table` returns the table for a
-    terminal.
+    `version` is part of the key of every observation. Increase the version if the kind observes something different.
+    `about` is the first line of the kind's help. `make` creates the settings from values and reports invalid
+    combinations. `run` observes and returns a judgement. `needs_gpu` is true if the gate needs a GPU on a build that
+    uses one. The suite may override it. `programs` are the programs of the build that the gate always runs. `table`
+    returns the table for a terminal.
     """
 
     name: str

@@ -17,8 +17,8 @@ from patchstack.observe.layout import Programs
 
 @contextlib.contextmanager
 def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Programs]:
-    """Yield a build in which one program is replaced by that of a different build. The files exist only while the body
-    runs.
+    """Yield a build in which one program is replaced by the same program from a different build. The files exist only
+    while the body runs.
 
     Raises `MissingError` if the other build lacks the program, or if the program cannot run here. It cannot run if its
     libraries are linked into it, or if this build lacks one of them.

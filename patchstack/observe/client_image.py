@@ -29,8 +29,8 @@ def client_image(
     """Return the image for the client of a server. Return None for an engine without images.
 
     The first of these is used: the image that the client names, the image of the server if it has Python, and the image
-    of the recipe `client`. The last is built when it is first needed, unless `offline`. `memory` is a directory that
-    records which images have Python. Raises `ImageMissing` if no image is found and none can be built.
+    of the recipe `client`. The recipe's image is built when it is first needed, unless `offline`. `memory` is a
+    directory that records which images have Python. Raises `ImageMissing` if no image is found and none can be built.
     """
     if not about.isolated:
         return None

@@ -38,14 +38,14 @@ T_co = TypeVar("T_co", covariant=True)
 Models = Mapping[str, Model]
 """Models by name, as suites and `{model:NAME}` use them."""
 Problems = Iterable[tuple[str, str]]
-"""Problems of settings. Each is the name of a setting and a text."""
+"""Problems of settings. Each is the name of a setting and a message."""
 
 NO_MODEL = Model(name="", path="")
 """The value if no model is given."""
 
 
 class Refused(ValueError):
-    """A form does not accept the value of an option. The text says why."""
+    """A form does not accept the value of an option. The message gives the reason."""
 
 
 class Form(Protocol[T_co]):
@@ -75,9 +75,9 @@ class Setting(Generic[T]):
     """A setting of a kind.
 
     `default` is the value if none is given. `help` describes the setting in one sentence. `unit` is the unit of a
-    number. If a `required` setting is missing, this is a complaint. `in_suite` and `on_command_line` say where the
-    setting exists. On the command line, `flag` is its option (by default made from its name), and `metavar` stands for
-    its value in the help. `option_required` and `option_default` override `required` and `default` there.
+    number. A missing `required` setting is a complaint. `in_suite` and `on_command_line` say where the setting exists.
+    On the command line, `flag` is its option (by default made from its name), and `metavar` stands for its value in the
+    help. `option_required` and `option_default` override `required` and `default` there.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Values:
 
 
 def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) -> Values:
-    """Return the values of an entry of a suite, or of a mapping in it. Complaints go to the node. Settings that exist
+    """Return the values of a suite entry, or of a mapping in the entry. Complaints go to the node. Settings that exist
     only on the command line keep their defaults."""
     found: dict[str, object] = {}
     chosen: set[str] = set()
@@ -255,8 +255,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number for which `holds` is true. `problem` is the message for a number for which it is false; it follows the
-    value."""
+    """A number for which `holds` is true. `problem` is the message for other numbers. It is shown after the number."""
 
     written: str
     holds: Callable[[float], bool]

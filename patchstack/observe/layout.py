@@ -27,9 +27,9 @@ class Programs:
     """The programs of a build.
 
     `directory` is its `bin` on this machine. `image` is the container image, `platform` the target platform. `gpus` is
-    true if the build uses GPUs. `library_path` is the path of libraries outside the build, such as those of a CUDA
-    toolkit, as a job sees it. `paths` are the mounts that a container needs for these libraries. `key` is the key of a
-    stored build. `stamps` are other build keys that the programs may contain. `name` describes the build in words.
+    true if the build uses GPUs. `library_path` is the path at which a job sees libraries outside the build, such as the
+    libraries of a CUDA toolkit. `paths` are the mounts that a container needs for these libraries. `key` is the key of
+    a stored build. `stamps` are other build keys that the programs may contain. `name` describes the build in words.
     """
 
     directory: Path

@@ -57,7 +57,7 @@ class LoadedFiles:
         """Return the SHA-256 of a file's content, in hex.
 
         The build key and the linker's build id in the file are replaced by zeros. Both differ after any change of the
-        source, even if the library is otherwise the same and behaves the same.
+        source, even if the rest of the library is the same.
         """
         path = (self._directory / name).resolve()
         if path not in self._digests:
@@ -71,7 +71,7 @@ class LoadedFiles:
             return self._names
         libraries = {name for name, elf in elves.items() if elf is not None and not elf.program}
         named = {one for elf in elves.values() if elf is not None for one in elf.needed if one in self._names}
-        # Compared by content, because a library often has several names, of which a program uses one.
+        # Compared by content, because a library often has several names, and a program uses only one of them.
         needed = {self.digest(name) for name in named}
         start = {program, *(name for name in self._names if elves.get(name) is None)}
         start |= {name for name in libraries if name.startswith("libggml-") or self.digest(name) not in needed}

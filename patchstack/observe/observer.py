@@ -1,4 +1,4 @@
-"""The interface through which a check runs programs. It is an observer, in the context of the check.
+"""Define the interface through which a check runs programs: an observer in the context of the check.
 
 A check (a gate or a comparison) runs programs only through an `Observer`, which keeps observations. If an observation
 is already known, nothing is run, and the check computes its verdict from the known observation.
@@ -49,7 +49,8 @@ class Observer(Protocol):
         it.
 
         A build is named by its key or by the directory of its programs (see `from_build`). Raises `MissingError` if the
-        build does not exist, or if it needs a GPU and this one does not. Raises `NotHeldError` if it did not compile.
+        build does not exist, or if it needs a GPU and this build does not. Raises `NotHeldError` if its source did not
+        compile.
         """
         ...
 

@@ -186,5 +186,5 @@ def located(repository: str, root: Path) -> str:
 
 
 def is_url(repository: str) -> bool:
-    """Return whether git reads the text as a URL: `scheme://…` or `host:path`."""
+    """Return whether git reads the string as a URL: `scheme://…` or `host:path`."""
     return "://" in repository or bool(re.match(r"[^/\\]{2,}:(?!\\)", repository))

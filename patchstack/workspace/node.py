@@ -177,7 +177,7 @@ class Node:
         return self._get(key, required) is not None
 
     def finish(self) -> None:
-        """Complain about every key that was not read: it is unknown."""
+        """Complain about every key that was not read, because such a key is unknown."""
         for key in self.node:
             if key not in self.used:
                 near = difflib.get_close_matches(str(key), self.used, 1)

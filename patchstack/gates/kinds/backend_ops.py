@@ -149,7 +149,7 @@ def read_case_list(path: Path) -> CaseList:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text can be the digest of a list of cases."""
+    """Return whether a string can be the digest of a list of cases."""
     return _DIGEST.match(text) is not None
 
 

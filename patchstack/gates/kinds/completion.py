@@ -352,9 +352,9 @@ NO_REFERENCE = "no reference yet: gate record"
 def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     """Return the verdict of all states.
 
-    The details have two entries. `states` has the digests, sizes and (if it is text) the transcript of each state.
-    `changed` lists the states whose transcript differs from the reference, which need KL evidence. `pinned` is true if
-    the digests of the models were checked.
+    In the details, `states` has the digests, sizes and (if it is text) the transcript of each state. `changed` lists
+    the states whose transcript differs from the reference; these states need KL evidence. `tries_lost` is the number of
+    tries that could not be judged. `pinned` is true if the digests of the models were checked.
     """
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}
@@ -391,8 +391,8 @@ def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement
 
 
 def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
-    """Return the verdict of one state. `other` is the state that it must equal. `compared` is true if another state
-    must equal this one, so that this one needs no reference."""
+    """Return the verdict of one state. `other` is the state that this state must equal. `compared` is true if another
+    state must equal this state, which then needs no reference."""
     state, observations = seen.state, seen.observations
     faults = [fault.reason for one in observations if (fault := fault_of(one, pinned=pinned)) is not None]
     if faults:

@@ -94,7 +94,7 @@ def run(settings: DriftSettings, runner: Observer) -> Judgement:
 
 
 def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequence[kl.Checked]) -> Judgement:
-    """Return FAIL if any context length fails. Otherwise return INVALID if any is INVALID, else PASS."""
+    """Return FAIL if any context length fails, otherwise INVALID if any is INVALID, otherwise PASS."""
     verdicts = [one.verdict for one in checked]
     verdict = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)
     told = [f"at {one.measured.context}: {one.reason}" for one in checked if one.verdict is not Verdict.PASS]

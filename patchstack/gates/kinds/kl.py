@@ -1,4 +1,4 @@
-"""The gate `kl`: the distance between a model's next-token distributions and those of a base, on a text.
+"""The gate `kl`: the divergence of a model's next-token distributions from the distributions of a base, on a text.
 
 The base is another model on the same build (for example f16 against the quantised model), the same model on another
 build, or the same model with a switch off. Both sides run with the same context and batches. By default, the mean

@@ -39,7 +39,7 @@ class RedGreenSettings:
     """The settings of the gate.
 
     `without` is the build without the code under test (see `observe.from_build`). `red` matches the output of a failed
-    test, and `green` matches that of a passed test. The first group of `green`, if it has a group, is the number of
+    test, and `green` matches the output of a passed test. If `green` has a group, the first group is the number of
     tests that ran. `red_exit` is the exit code of a failed test. If it is None, the exit codes 1 to 125 and 134 (a
     failed assertion) count as a failure.
     """

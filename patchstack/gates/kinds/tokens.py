@@ -285,7 +285,7 @@ def _ask_all(settings: TokensSettings, runner: Observer, runs: int) -> dict[str,
 
 
 def findings_of_states(settings: TokensSettings, asked: Mapping[str, ServerAnswers]) -> tuple[StateFinding, ...]:
-    """Return the result of each state, from its own answers and those of the state that it must equal."""
+    """Return the result of each state, from its own answers and the answers of the state that it must equal."""
     followed = {state.same_as for state in settings.states}
     return tuple(finding_of_state(state, asked, settings.margin, state.name in followed) for state in settings.states)
 
@@ -352,8 +352,8 @@ def finding_of_state(
 def _expectations(
     state: TokensState, asked: Mapping[str, ServerAnswers]
 ) -> Sequence[tuple[TokenReference, Generated | None, str]] | str:
-    """Return the expected ids of a state. Each entry has the answer that the ids come from, and a name. Return a text
-    with the reason if the ids are not known."""
+    """Return the expected ids of a state. Each entry has the answer that the ids come from, and a name. Return the
+    reason as a string if the ids are not known."""
     found: list[tuple[TokenReference, Generated | None, str]] = []
     if state.reference is not None:
         found.append((state.reference, None, "the reference"))

@@ -37,7 +37,7 @@ NO_BASE = "there is no build to compare with: kl: has no build, which gate recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """How to measure a model: text, shape, limits and arguments as in the gate `kl`. The environments are those of the
+    """How to measure a model: text, shape, limits and arguments as in the gate `kl`. The environments come from the
     states. `build` runs the base. `base` is the model of the base, if it is a different model."""
 
     kl: kl.KlSettings
