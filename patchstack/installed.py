@@ -1,7 +1,7 @@
 """Find out how this patchstack was installed, and which commands run it from a shell and add an optional extra.
 
-Sources: PEP 610 (`direct_url.json`); `pipx_metadata.json` of pipx 1.0 to 1.18; `uv-receipt.toml`, and the environments
-in the cache of uvx, of uv 0.13.
+Sources: `direct_url.json` (PEP 610), `pipx_metadata.json` (pipx 1.0 to 1.18), and `uv-receipt.toml` and the
+environments in uvx's cache (uv 0.13).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def call_of(installed: Installed) -> str:
 
 
 def here() -> Installed:
-    """Read how the running patchstack was installed. Does not raise; unreadable files count as missing."""
+    """Return how the running patchstack was installed. Does not raise; unreadable files count as missing."""
     from importlib import metadata  # imported here, as only a hint needs it
 
     prefix = Path(sys.prefix)
@@ -232,6 +232,6 @@ def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
 
 
 def _packages(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """Return the packages of extras. Return the requirement `patchstack[EXTRA]` if the packages are unknown."""
+    """Return the packages of extras. If they are unknown, return the requirement for patchstack with these extras."""
     found = [package for extra in extras for package in installed.requirements.get(extra, ())]
     return found or [_specifier(installed, extras)]

@@ -184,7 +184,7 @@ class Child:
         return self._child.poll()
 
     def wait(self) -> int:
-        """Return its exit code once it has ended."""
+        """Return the exit code once the program has ended."""
         return self._child.wait()
 
     def wait_at_most(self, seconds: float) -> int | None:

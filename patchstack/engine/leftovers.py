@@ -20,7 +20,7 @@ because an engine does not report when a volume was last written."""
 
 
 def volume_name(what: str) -> str:
-    """Return a new name for a volume of this process. It begins with `what`."""
+    """Return a new name for a volume of this process. The name begins with `what`."""
     return f"{what}-{_host()}-{tag()}-{int(time.time()):08x}{secrets.token_hex(3)}"
 
 

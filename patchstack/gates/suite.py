@@ -1,4 +1,4 @@
-"""Suites, which are ordered lists of gates: read them with their models from `patchstack.yaml`, and run a suite."""
+"""Read suites, which are ordered lists of gates, and their models from `patchstack.yaml`, and run a suite."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def crashed(code: int) -> bool:
 
 
 def cause_of_crash(seen: Observation) -> str:
-    """Return the most informative line of a crash. This is the assertion, or else the first frame, or else the last
-    line. The backtrace may be on stdout."""
+    """Return the most informative line of a crash. The line is the assertion if one exists, otherwise the first frame,
+    otherwise the last line. The backtrace may be on stdout."""
     lines = [*_lines(seen.stderr), *_lines(seen.stdout)]
     return next((line for pattern in _CAUSES if (line := _first(lines, pattern))), None) or _last(lines)
 

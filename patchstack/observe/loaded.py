@@ -47,8 +47,8 @@ class LoadedFiles:
         return {name: self.digest(name) for name in sorted(self._names)}
 
     def borrowable(self, program: str, others: Iterable[str]) -> bool:
-        """Return whether a program can run with the libraries named in `others`. It must need at least one library of
-        this build, and all that it needs must be in `others`."""
+        """Return whether a program can run with the libraries named in `others`. The program must need at least one
+        library of this build, and `others` must contain every such library."""
         elf = self._read().get(program)
         needed = [one for one in elf.needed if one in self._names] if elf is not None else []
         return bool(needed) and set(needed) <= set(others)

@@ -204,7 +204,7 @@ class Traced:
 
     @property
     def checked(self) -> tuple[Verdict, ...]:
-        """The verdicts of checking: one for each check. It is empty if there is nothing to check."""
+        """The verdicts of checking, one for each check; empty if there is nothing to check."""
         return tuple(verdict_of_finding(one) for one in self.findings)
 
 

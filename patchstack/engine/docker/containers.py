@@ -248,7 +248,8 @@ def create(api: Any, body: dict[str, Any], name: str) -> None:
 
 
 def remove(api: Any, name: str) -> None:
-    """Kill and remove a container, and wait until it no longer exists. It may be removing itself at the same time."""
+    """Kill and remove a container, and wait until it no longer exists. The container may be removing itself at the same
+    time."""
     deadline = time.monotonic() + _GONE_WITHIN
     while True:
         try:
@@ -279,8 +280,9 @@ def sweep(api: Any) -> None:
 
 @contextlib.contextmanager
 def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iterator[str]:
-    """Yield the name of a container that is never started and has the volume at `MOUNTED`. Files are copied through it,
-    because an engine gives access to a volume only through a container. `doing` describes the copy for errors."""
+    """Yield the name of a container that is never started and has the volume at `MOUNTED`. Files are copied through
+    this container, because an engine gives access to a volume only through a container. `doing` describes the copy for
+    errors."""
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{os.urandom(8).hex()}"
     body = {

@@ -67,9 +67,9 @@ class Endpoint:
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
     """Return the endpoint of a spec. `environment` is os.environ by default.
 
-    The spec `docker` selects the same engine as the `docker` program: the first that is set of DOCKER_HOST, the context
-    in DOCKER_CONTEXT, and docker's current context, otherwise the default socket. Raises `UsageError` if the spec is
-    invalid or its context does not exist, and `ConfigError` if docker's configuration cannot be read.
+    The spec `docker` selects the same engine as the `docker` program. The first that is set is used: DOCKER_HOST,
+    DOCKER_CONTEXT, or docker's current context. If none is set, the default socket is used. Raises `UsageError` if the
+    spec is invalid or its context does not exist, and `ConfigError` if docker's configuration cannot be read.
     """
     environment = os.environ if environment is None else environment
     config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")

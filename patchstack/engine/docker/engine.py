@@ -178,8 +178,8 @@ class ContainerEngine:
     # Jobs
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """See the protocol. Raises `MissingError` if the image lacks the program, or the engine's machine lacks a
-        path."""
+        """See the protocol. Raises `MissingError` if the image lacks the program, or if the engine's machine lacks one
+        of the job's paths."""
         body, nonce = self._body(job)
         return containers.run(self._connected(), job, body, nonce, output)
 

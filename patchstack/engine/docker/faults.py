@@ -75,7 +75,7 @@ class Faults:
                 return refusal(link.response.status_code, str(link.explanation or link), doing)
         for link in _chain(error):
             if isinstance(link, OSError) and (link.filename or "in context" in str(link)):
-                return EngineRefused(f"cannot {doing}: {link}")  # about a local file, not the connection
+                return EngineRefused(f"cannot {doing}: {link}")  # this error is about a local file, not the connection
         if self.answered:
             words = self.last_words()
             return EngineLost(

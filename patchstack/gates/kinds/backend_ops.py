@@ -63,7 +63,8 @@ class OperatorSettings:
         return self._invocation(what, ("test", "-b", self.backend, "-o", ",".join(ops), "-j", "1"))
 
     def support(self) -> Invocation:
-        """Return the invocation that lists the supported cases. It is fast, because it computes nothing."""
+        """Return the invocation that lists the supported cases. This invocation is fast, because it computes
+        nothing."""
         args = ("support", "-b", self.backend, "-o", ",".join(self.ops), "--output", "csv")
         return self._invocation("supported cases", args)
 
