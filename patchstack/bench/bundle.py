@@ -158,7 +158,7 @@ def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def key_problem(key: str, inputs: Mapping[str, Any]) -> bool:
-    """Return whether the inputs of a build do not match its key."""
+    """Return whether the inputs of a build do not match the build's key."""
     return hashlib.sha256(canonical(inputs)).hexdigest() != key
 
 

@@ -20,7 +20,7 @@ from patchstack.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A workload with the name of its kind and the rows to compare. `why` is the reason for its margins; empty if
+    """A workload, the name of its kind, and the rows to compare. `why` is the reason for the margins; empty if
     `patchstack.yaml` has none. `demand` is None if `patchstack.yaml` has none."""
 
     kind: str
@@ -137,8 +137,8 @@ def model_file(model: str, workspace: Workspace | None) -> Path:
 
 
 def _arguments(key: str, text: str) -> list[str]:
-    """Parse the arguments of a setting: one argument, or a JSON array of texts. Raises `UsageError` for any other
-    array."""
+    """Parse the arguments of a setting: one argument, or a JSON array of strings. Raises `UsageError` for any other
+    text that starts with `[`."""
     if not text.startswith("["):
         return [text]
     try:

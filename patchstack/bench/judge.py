@@ -239,7 +239,7 @@ def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: i
 def _useless(track: _Track, rule: Rule) -> str:
     """Return the reason why all pairs together prove nothing about a row.
 
-    Return an empty text if they prove something.
+    Return an empty string if they prove something.
     """
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name

@@ -61,8 +61,8 @@ class RunRecord(Part, frozen=True, kw_only=True):
 
 
 class PairRecord(Document, frozen=True, kw_only=True, tag="patchstack.bench-pair/1"):
-    """A pair that ran, with its runs in order. `began` is the time of its start. `usual_clock` is the machine's usual
-    clock at this time, in MHz; null if unknown."""
+    """A pair that ran, with its runs in order. `began` is its start time. `usual_clock` is the machine's usual clock at
+    this time, in MHz; null if unknown."""
 
     comparison: str
     number: int
@@ -107,7 +107,7 @@ class Sides:
 def run_pairs(
     plan: Plan, directory: Path, sides: Sides, watch: Watch, *, usual_clock: float | None
 ) -> Iterator[PairRun]:
-    """Yield the pairs of a plan, from the first pair on and without end. The caller stops when the outcome is decided.
+    """Yield the pairs of a plan endlessly, starting with the first pair. The caller stops when the outcome is decided.
 
     Runs that already exist are not repeated. Raises `NotJudged` if a run cannot be used, `ConfigError` if a record does
     not match the plan, and the errors of the observers.
@@ -167,7 +167,7 @@ def order(plan: Plan, coin: int) -> tuple[str, ...]:
 
 
 def salt(plan: Plan, number: int, slot: str) -> str:
-    """Return a text that makes the key of a run unique. It has the comparison, the pair and the slot."""
+    """Return a string that makes the key of a run unique. It names the comparison, the pair and the slot."""
     return f"comparison {plan.comparison} pair {number} {slot}"
 
 

@@ -22,8 +22,8 @@ WITHIN = 0.10
 class PlanSide(Part, frozen=True, kw_only=True):
     """A side of a comparison.
 
-    `label` is its description. `key` is the key of its build; null if the programs are from a directory. `directory` is
-    the path of the programs, and `programs` the sha256 of all of them. `env` has the environment variables.
+    `label` describes the side. `key` is the build key; null if the programs are from a directory. `directory` is the
+    path of the programs, and `programs` is one sha256 over all programs. `env` has the environment variables.
     """
 
     label: str
@@ -46,9 +46,10 @@ class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
     """A planned comparison.
 
     `comparison` is its name, the digest of all other fields. `seed` determines the coins. If `reference` is not null,
-    its programs run `reference_workload` before each run. The two reference runs of a pair may differ by the share
-    `reference_within`. `kind` is the kind of the workload with its version. `noise` is true if a side is compared with
-    itself. `unplanned` describes decisions that were made after runs were seen; empty if there are none.
+    its programs run `reference_workload` before each run. `reference_within` is the largest allowed relative difference
+    between the two reference runs of a pair. `kind` is the workload's kind with its version. `noise` is true if a side
+    is compared with itself. `unplanned` describes decisions that were made after runs were seen; empty if there are
+    none.
     """
 
     comparison: str

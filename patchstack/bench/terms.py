@@ -85,10 +85,10 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
 
 
 def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the reason why a comparison does not compare the two required builds. Return None if it does.
+    """Return the reason why a comparison does not compare the required builds. Return None if it compares them.
 
-    These are the build before the candidate and the candidate's build. `builds` has the inputs of builds by key. A key
-    is computed from the inputs, so the inputs cannot belong to a different build.
+    The required builds are the build before the candidate and the candidate's build. `builds` has the inputs of builds
+    by key. A key is computed from the inputs, so the inputs cannot belong to a different build.
     """
     sides = (("A", plan.a, "the build before the candidate"), ("B", plan.b, "the candidate's build"))
     inputs = []
@@ -112,7 +112,7 @@ def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]])
 
 
 def term_problem(plan: Plan, term: BenchTerm) -> str | None:
-    """Return the reason why a planned comparison is not the required one. Return None if it is."""
+    """Return the reason why a planned comparison does not meet the requirement. Return None if it does."""
     for letter, side in (("A", plan.a), ("B", plan.b)):
         if side.env != dict(term.env):
             return f"side {letter} ran with {_words(side)}, not {_of(term.env)}"

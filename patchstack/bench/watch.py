@@ -53,8 +53,8 @@ class Watched(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The GPUs at one moment. If there are several GPUs, `clock` is the lowest value, and the others are the
-    highest."""
+    """The GPUs at one moment. If there are several GPUs, `clock` is the lowest of their values, and each other figure
+    is the highest."""
 
     clock: float | None
     power: float | None
@@ -102,7 +102,8 @@ class Watch:
 
 
 def read_sample(text: str) -> Sample | None:
-    """Parse the output of `_QUERY`: figures, reasons for low clocks, and processes. Return None without figures."""
+    """Parse the output of `_QUERY`: figures, reasons for low clocks, and processes. Return None if it has no
+    figures."""
     parts = [part.strip() for part in text.split("--\n")]
     rows = [[number(word) for word in line.split(",")] for line in parts[0].splitlines() if line.count(",") == 3]
     if not rows:
@@ -151,10 +152,10 @@ def thrown(
     within: float,
     usual_clock: float | None,
 ) -> str:
-    """Return the reason why a pair is thrown away. Return an empty text if the pair counts.
+    """Return the reason why a pair is thrown away. Return an empty string if the pair counts.
 
-    The decision uses only the pair's two reference runs. `speeds` and `watched` are those of these runs. `within` is
-    the largest allowed relative difference of the speeds. `usual_clock` is in MHz.
+    The decision uses only the pair's two reference runs. `speeds` and `watched` have the speeds and GPU states of these
+    runs. `within` is the largest allowed relative difference of the speeds. `usual_clock` is in MHz.
     """
     low, high = sorted(speeds)
     if high / low - 1 > within:

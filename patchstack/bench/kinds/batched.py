@@ -24,7 +24,7 @@ _DECODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A setting of whole numbers above 0: a YAML list, or a text with commas as llama-batched-bench accepts it."""
+    """A setting for whole numbers above 0: a YAML list, or a comma-separated string as for llama-batched-bench."""
 
     written: str = "whole numbers, as in 8,32,64"
     option: Any = str
@@ -127,7 +127,7 @@ def reference(workload: Workload) -> Workload:
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
     shapes = [(shape[0], shape[1], shape[2])]
-    loading = workload.args[: -len(arguments_of(shapes))]  # the number of arguments is the same for all shapes
+    loading = workload.args[: -len(arguments_of(shapes))]  # every shape has the same number of arguments
     return Workload(
         name="reference",
         kind=KIND.name,

@@ -16,7 +16,7 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True)
 class FigurePatterns:
-    """A setting with the names of rows and the patterns of their figures: a YAML mapping, or options NAME=REGEX."""
+    """A setting that maps row names to regular expressions: a YAML mapping, or options ROW=REGEX."""
 
     written: str = "a mapping of rows to regular expressions with one group"
     option: Any = list[str]

@@ -1,5 +1,4 @@
-"""`ops`: measure one operator with `test-backend-ops perf`. The figure is the sum of the times of one run of each
-case."""
+"""`ops`: measure one operator with `test-backend-ops perf`. The figure is the total time for running each case once."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the sum of the times of all cases in microseconds, or the reason why the output cannot be used. A skipped
+    """Return the total time of all cases in microseconds, or the reason why the output cannot be used. A skipped
     backend prints no cases."""
     times: dict[str, float] = {}
     for line in all_lines_of(seen.stdout):

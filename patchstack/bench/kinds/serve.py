@@ -203,7 +203,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def metric_of(served: Served, metric: str) -> float | None:
-    """Return the metric of a run with the given name, in tokens per second or ms. Return None if the run lacks it."""
+    """Return the named metric of a run, in tokens per second or ms. Return None if the run lacks this metric."""
     if metric in _RATES:
         return _RATES[metric](served)
     name, _, tail = metric.rpartition("_")

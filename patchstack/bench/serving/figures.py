@@ -79,7 +79,7 @@ class Served:
 
     `problems` are the reasons why the run is INVALID; empty if it is valid. `marks` are notes for the reader. `good` is
     the number of requests that meet the bounds of goodput, and `goodput` is this number per second. `wall` is in
-    seconds. `more` has further numbers of the server by name.
+    seconds. `more` has further figures of the server, by name.
     """
 
     problems: tuple[str, ...]
@@ -276,9 +276,9 @@ def _why_not(crossed: Crossed) -> str:
 
 
 def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:
-    """Yield a note for each of the first requests whose number of tokens differs from the requested number.
+    """Yield a note for each of the first requests whose token count differs from the requested one.
 
-    One more note has the number of the other such requests.
+    If there are more such requests, one more note gives their number.
     """
     others = [(number, got, wanted) for number, got, wanted in rows if got is not None and got != wanted]
     for number, got, wanted in others[:_NAMED]:
@@ -308,9 +308,9 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) ->
 
 
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
-    """Return the numbers of drafted and accepted tokens and of preemptions, if known.
+    """Return the counts of drafted tokens, accepted tokens and preemptions, if known.
 
-    If the answers report numbers of tokens, these are used instead of the counters.
+    If responses report token counts, these are used instead of the server's counters.
     """
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}

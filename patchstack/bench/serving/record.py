@@ -1,4 +1,4 @@
-"""Read the record that the client writes of a run, one compressed JSON document. Times are in ns since the start of the
+"""Read the client's record of a run, which is one compressed JSON document. Times are in ns since the start of the
 run."""
 
 from __future__ import annotations
