@@ -1,7 +1,6 @@
 """Follow the steps of an agent through a log.
 
-For each step, compute the tokens of the prompt, the reused tokens, and the changes. Also compute the cost of
-alternatives.
+For each step, compute the prompt tokens, the reused tokens, and the changes. Also compute the cost of alternatives.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Tokens(Protocol):
 class EstimatedTokens:
     """Counts every four bytes of a message as one token.
 
-    Messages are counted separately. The user gives the number of tokens of an image.
+    Messages are counted separately. The user gives the token count of an image.
     """
 
     unit = f"estimated tokens of {BYTES_A_TOKEN} bytes; --server counts them exactly"
@@ -103,8 +102,8 @@ class EstimatedTokens:
 class ServerTokens:
     """A running llama-server renders and tokenizes the prompts, with `/apply-template` and `/tokenize`.
 
-    An image has `image_tokens` tokens. Without that number, it has the server's count for the prompt minus the count
-    for the text.
+    An image has `image_tokens` tokens. If `image_tokens` is None, the token count of an image is the server's count for
+    the prompt minus its count for the text.
     """
 
     unit = "tokens of the server's tokenizer"
@@ -265,7 +264,7 @@ def _number(data: bytes, count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStep:
-    """A step: the number of all tokens and of reused tokens.
+    """A step, with the counts of all tokens (`total`) and of reused tokens (`cached`).
 
     The reused tokens are measured if the log has them, and predicted if the prompt is known.
     """
@@ -286,7 +285,7 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An alternative: the tokens that it processes, and the bytes of its KV and checkpoints.
+    """An alternative: the number of tokens to process, and the size of KV and checkpoints in bytes.
 
     `assumption` is the condition for these figures.
     """
@@ -480,7 +479,7 @@ def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentSt
 
 
 def _counted(steps: Sequence[AgentStep], last_images: int, image_tokens: int, *, with_append: bool) -> tuple[Way, ...]:
-    """Return the alternatives that can be computed from the numbers of tokens alone."""
+    """Return the alternatives that can be computed from the token counts alone."""
     totals = [one.total for one in steps]
     found = [Way(name="no cache", processed=sum(totals), assumption="every step processes its whole prompt")]
     added = new_tokens(totals, [one.cached for one in steps])

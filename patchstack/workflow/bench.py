@@ -65,8 +65,8 @@ class Wanted:
     """A comparison as the user requests it.
 
     `switch` has the variables that B has in addition to those of A. `reference` names the programs of the reference
-    runs; None means those of side A. With `no_reference` there are no reference runs. `seed` decides the coins; None
-    means a random seed.
+    runs; None means the programs of side A. If `no_reference` is true, there are no reference runs. `seed` decides the
+    coins; None means a random seed.
     """
 
     a: SideWanted
@@ -101,7 +101,7 @@ class Where:
 class Progress:
     """A comparison after a pair: its plan, the pairs that ran, and their result.
 
-    `failure` is the reason why it cannot continue. It is empty if it can.
+    `failure` is the reason why the comparison cannot continue; empty if it can.
     """
 
     plan: Plan
@@ -253,7 +253,7 @@ def progress_of(plan: Plan, directory: Path, runs: Sequence[PairRun], failure: s
 def read_comparison(directory: Path, observations: Observations, *, margin: float | None = None) -> Progress:
     """Judge a comparison again from its runs. Nothing is run.
 
-    If `margin` for the primary rows differs from the plan, it is marked as not planned.
+    `margin` replaces the margin of the primary rows. The result then shows that the margin was not planned.
 
     Raises `MissingError` if the comparison does not exist, `ConfigError` for a changed plan or record, and `NotJudged`
     for a missing or changed run.

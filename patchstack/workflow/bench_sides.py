@@ -29,7 +29,7 @@ class SeriesSide:
     """A side from a series.
 
     The series is applied up to the patch `at`; None means all patches. The build is of the given variant; None means
-    the series' own.
+    the variant of the series.
     """
 
     text: str
@@ -77,7 +77,7 @@ def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
 
 
 def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Engine) -> SideBuild:
-    """Return the build of a side, without making it.
+    """Return the build that a side needs. Nothing is built.
 
     Raises the errors of resolving a build.
     """

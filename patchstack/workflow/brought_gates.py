@@ -40,9 +40,9 @@ _SUITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 class BroughtGate:
     """A gate that a patch adds.
 
-    It has the name in the trailer of the patch. `gate` is None if the gate cannot be run. Then `problem` is the reason.
-    `suite` and `entry` are its suite and its entry in the change's workspace file. `files` has the contents of the
-    files that the entry names.
+    `named` is its name in the trailer of the patch. If the gate cannot be run, `gate` is None and `problem` is the
+    reason. `suite` and `entry` are its suite and its entry in the change's workspace file. `files` has the contents of
+    the files that the entry names.
     """
 
     named: str
@@ -158,7 +158,7 @@ def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
 
 
 def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str:
-    """Read the file that a text of an entry names into `files`. Return the problem, or an empty text.
+    """Add the content of the file that a string in an entry names to `files`. Return the problem, or an empty string.
 
     Only files of the workspace are read. A path outside the workspace is always refused. If the policy has the file
     too, the policy's content is used.
@@ -197,9 +197,9 @@ def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
 
 
 def _texts(value: Any) -> set[str]:
-    """Return every text of an entry.
+    """Return every string in an entry.
 
-    Raises `ValueError` for an entry that contains itself, which aliases in YAML allow.
+    Raises `ValueError` if the entry has too many values, for example because YAML aliases make it contain itself.
     """
     found: set[str] = set()
     pending, seen = [value], 0

@@ -26,9 +26,9 @@ from patchstack.workspace import SeriesConfig, is_url
 class CheckoutOrder:
     """The place of the branch, and the part of the series.
 
-    The part is all patches up to `at`, or only the patch `patch` on the pin. Each is a number or a name. `clone` is a
-    repository that gets a work tree in `directory`. Without it, a new repository is created there. `branch` is the name
-    of the branch; None means the fork's name.
+    The part is all patches up to `at`, or only the patch `patch` on the pin. `at` and `patch` are numbers or names.
+    `clone` is a repository that gets a work tree in `directory`. If `clone` is None, a new repository is created in
+    `directory`. `branch` is the name of the branch; None means the fork's name.
     """
 
     directory: Path

@@ -61,9 +61,9 @@ def open_runner(
 ) -> Iterator[Runner]:
     """Open a runner for programs on a fit machine.
 
-    If the programs use a GPU, it is locked; if `gpus` is False, they get none. Observations are kept below
-    `observations`. `recorded` is recorded evidence that also counts. `purpose` is shown to others who want the GPU.
-    With `offline`, no image is made.
+    If the programs use a GPU, the GPU is locked. If `gpus` is False, the programs get no GPU. Observations are kept
+    below `observations`. `recorded` is recorded evidence that also counts. `purpose` is shown to others who want the
+    GPU. With `offline`, no image is made.
 
     Raises the errors of `fit_machine` and `require_gpu`.
     """

@@ -25,7 +25,7 @@ NOTHING = "none"
 def runners_of(given: Iterable[str]) -> dict[str, str]:
     """Return the labels of runners by platform.
 
-    The defaults are GitHub's runners. Those given as `OS/ARCH=LABEL` override them. Raises `UsageError`.
+    The defaults are GitHub's runners. Labels given as `OS/ARCH=LABEL` override them. Raises `UsageError`.
     """
     runners = dict(RUNNERS)
     for text in given:

@@ -94,8 +94,8 @@ class ServeRun:
 class ServerWanted:
     """A server to start.
 
-    It has the programs (a build's key or a directory), the file of the model, additional arguments, and variables. It
-    also has the image of the client; None means the image of the programs.
+    `what` names the programs: a build's key or a directory. `args` are additional arguments. `client_image` is the
+    image of the client; None means the image of the programs.
     """
 
     what: str
@@ -234,7 +234,7 @@ def _unmeasured(said: str, ending: Ending) -> Exception:
 def _arrivals(
     wanted: LoadWanted, problems: list[str]
 ) -> tuple[str, tuple[float, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the kind of arrivals, the times from a file, and the numbers of tokens of prompts and answers."""
+    """Return the kind of arrivals, the times from a file, and the token counts of prompts and answers."""
     usual = POISSON if wanted.rate > 0 else CLOSED
     kind = wanted.arrivals or usual
     prompts, most = (wanted.prompt_tokens,), (wanted.max_tokens,)

@@ -32,7 +32,8 @@ class PointState(StrEnum):
 class Ending(StrEnum):
     """The way in which a bisection ends.
 
-    `first-bad` has one answer. `between-skips` has several candidates. The others tell why there is no answer.
+    `first-bad` has one answer. `between-skips` has several candidates. The other values give the reason why there is no
+    answer.
     """
 
     FIRST_BAD = "first-bad"
@@ -81,9 +82,9 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
 
 
 def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
-    """Return a bad point and a later good point. Return None if there are none.
+    """Return a bad point and a later good point. Return None if no such points exist.
 
-    If there are, good turns bad at several places, and the answer of the bisection is only one of them.
+    If they exist, good turns bad at several places, and the bisection found only one of these places.
     """
     bad = [point for point, one in said.items() if one is PointState.BAD]
     good = [point for point, one in said.items() if one is PointState.GOOD]
@@ -111,7 +112,7 @@ class Tried:
     """One run.
 
     It has the index of the point, the result, the exit code (None if nothing was run), the wall time in seconds, and
-    the log. If the command did not decide the result, it also has the reason.
+    the log. `why` is the reason for a result that the command did not decide.
     """
 
     place: int
@@ -197,7 +198,7 @@ def bisect(
 
 
 class _Trial:
-    """Runs the command at one point after the other."""
+    """Runs the command at the points, one at a time."""
 
     def __init__(
         self,

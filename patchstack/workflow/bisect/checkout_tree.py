@@ -1,4 +1,4 @@
-"""Check out one tree after the other in the same directory.
+"""Check out different trees in the same directory, one at a time.
 
 Only the differences are written. Files that a command builds there remain, and unchanged files keep their times, so
 that builds are incremental.

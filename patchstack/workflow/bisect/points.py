@@ -50,8 +50,8 @@ class NoTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The points in order. The first is assumed good and the last bad. `tree` returns the tree of a point by its
-    index."""
+    """The points in order. The first is assumed good and the last bad. `tree` returns the tree of the point at an
+    index, or the reason why the point has no tree."""
 
     over: str
     what: str
@@ -76,7 +76,7 @@ def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | No
 
 
 def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
-    """Return the row of the pin and of the trees after every patch."""
+    """Return the pin and the tree after each patch as a `Row` of points to bisect."""
     trees = _trees(proven)
     points = [Point(name="the pin", subject=proven.sources.base.subject, number=0)]
     for row in proven.verification.rows:
@@ -123,7 +123,7 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
 
 
 def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row:
-    """Return the part of a series' row from one patch to another.
+    """Return the points of a series from one patch to another.
 
     A patch is given by number or name; 0 is the pin.
     """
@@ -157,7 +157,7 @@ def _trees(proven: VerifiedSeries) -> list[str]:
 
 
 def _on_top(picker: Picker, trees: Sequence[str], labels: Sequence[str], onto: str) -> str | NoTree:
-    """Return the tree of the series merged onto a different tree."""
+    """Merge the series onto a different tree, and return the result."""
     for label, before, after in zip(labels, trees, trees[1:], strict=False):
         merged = picker.merge(before, after, onto)
         if merged.tree is None:

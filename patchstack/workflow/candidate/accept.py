@@ -75,9 +75,9 @@ def step_line(step: AcceptStep, seconds: float) -> str:
 class Terms:
     """The requirements for a candidate.
 
-    They have the suite (None for no gates), the same suite in the form for the decision, and the comparisons that prove
-    the speed. `brings` has the gates that come with the candidate, and `carried_new` their suites. With `fail_fast`,
-    the gates end at the first FAIL. `engine` opens the engine for commands of checks.
+    These are the suite (None for no gates), the copy of the suite for the decision, and the comparisons that prove the
+    speed. `brings` has the gates that come with the candidate, and `carried_new` their suites. With `fail_fast`, the
+    gates end at the first FAIL. `engine` opens the engine for commands of checks.
     """
 
     suite: Suite | None
@@ -106,7 +106,7 @@ class Terms:
 
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
-    """Return the rejected decisions that the candidates resemble. They only give a warning."""
+    """Return the rejected decisions that the candidates resemble. Such decisions only cause a warning."""
     rejected = [one for one in ledger.read() if one.outcome is Outcome.REJECTED]
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
@@ -272,8 +272,8 @@ def gated(
     """Build the tree of a commit, check the proofs of the build, and run the suite on it.
 
     The references of the gates belong to the last build of `built`, on which the gates passed. The new build is
-    appended to `built`. With `then`, a later commit, a reference may belong to that commit instead. Then a gate with a
-    different transcript holds if measurements show the same model as at `then`.
+    appended to `built`. If `then`, a later commit, is given, a reference may belong to `then` instead. In that case, a
+    gate with a different transcript passes if measurements show the same model as at `then`.
     """
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None
@@ -337,7 +337,8 @@ def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> S
 def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
     """Return the judgement of a changed transcript if the reference may belong to the next build.
 
-    `suite` has only that gate. `referring` observes this build and uses the next build as its reference.
+    `suite` has only the gate of the judgement. `referring` observes this build and uses the next build as its
+    reference.
     """
     ((_, again),) = run_suite(suite, referring, of="before, against the candidate")
     if not still_the_same(again):

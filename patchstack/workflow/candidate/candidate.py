@@ -46,7 +46,7 @@ class CandidateRange:
     def source(self, commit: Commit) -> Source:
         """Return a commit of the fork as a source to build.
 
-        The steps of the source are the fork's commits up to this one.
+        The steps of the source are the fork's commits up to and including this commit.
         """
         steps = []
         for one in (*self.fork.commits,) if commit.oid != self.sources.base.oid else ():
@@ -71,7 +71,7 @@ class CandidateRange:
 
 @task("reading the candidate")
 def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRange:
-    """Return the commits that REF means: one commit, or a range `A..B` of the fork's branch.
+    """Return the commits that REF names: one commit, or a range `A..B` of the fork's branch.
 
     Raises `UsageError` for a series without its own fork on this machine, and for a range that is empty or not on the
     branch. Raises `NotHeldError` for merges.

@@ -54,9 +54,9 @@ def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
 
 
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
-    """Return the terms with copies for the decision: of their suites, and of the gates that the change adds.
+    """Return the terms with copies of their suites and of the gates that the change adds, for the decision.
 
-    The files that these copies name are stored in `kept`.
+    The files that the suites and gates name are stored in `kept`.
     """
     asked = terms.suite.name if terms.suite is not None else None
     others = sorted({one.suite.name for one in terms.brings.gates} - {asked})

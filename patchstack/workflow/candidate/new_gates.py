@@ -100,8 +100,8 @@ def read_brings(
     `asked` is the suite that the candidates must pass. `bring` reads a gate from the change's own workspace file if the
     policy does not have it.
 
-    Raises `UsageError` that lists every missing gate. Raises it also for a switch that has neither a gate nor a
-    `reason`, and for a reason that is not needed.
+    Raises `UsageError` that lists every missing gate. Also raises `UsageError` for a switch that has neither a gate nor
+    a `reason`, and for a reason that is not needed.
     """
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems, bring))]

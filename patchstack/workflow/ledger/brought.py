@@ -39,7 +39,7 @@ def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -
 def _commits(decision: Decision, facts: SeriesFacts | None) -> tuple[Brought, ...]:
     """Return the additions of a decision's commits, read from their messages.
 
-    The result is empty if the lock lacks one of these commits or of the earlier ones.
+    The result is empty if the lock lacks one of these commits or an earlier commit.
     """
     patches = facts.lock.patches if facts is not None else ()
     places = [place for place, patch in enumerate(patches) if patch.commit in decision.commits]

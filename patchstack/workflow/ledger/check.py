@@ -189,7 +189,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
 
 
 def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> dict[str, str]:
-    """Return the decisions that were replaced. Each has the decision that replaced it."""
+    """Return the ids of the replaced decisions, each with the id of the decision that replaced it."""
     return {
         one.id: counts[one.commits[-1]].id
         for one in decisions

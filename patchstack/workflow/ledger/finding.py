@@ -19,9 +19,9 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
     def follows(self, holds: bool, what: str, otherwise: Callable[[], str] | str) -> bool:
-        """Add `what` to the derived findings if it holds. Otherwise add the problem to the wrong ones.
+        """Add `what` to `derived` if `holds` is true. Otherwise, add `otherwise` to `wrong`.
 
-        Return whether it holds.
+        Return `holds`.
         """
         if holds:
             self.derived.append(what)

@@ -23,8 +23,8 @@ from patchstack.workflow.ledger.finding import Findings
 class SeriesFacts:
     """The facts about a series in the repository.
 
-    They have its lock, and the directory of its patches. They also tell whether its trees were proven to follow from
-    pin and patches. This is None if the objects for the proof are missing here.
+    `patches` is the directory of the patches. `trees_follow` tells whether the trees were proven to follow from pin and
+    patches; None if the objects for the proof are missing here.
     """
 
     lock: Lock
@@ -140,9 +140,9 @@ def _check_patch(candidate: Candidate, patch: LockedPatch, directory: Path, foun
 
 
 def _other_variant(name: str, inputs: Mapping[str, Any], variants: Variants) -> str:
-    """Return how the inputs of a build differ from its variant in the workspace.
+    """Return how the inputs of a build differ from the build's variant in the workspace.
 
-    The text is empty if they do not differ.
+    Return an empty string if they do not differ.
     """
     try:
         variant = variants.get(name)

@@ -58,10 +58,10 @@ LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED, Fate.PARKED}
 class Item:
     """One commit of the fork to bring over.
 
-    `before` and `tree` are the trees before and after the commit's own change. `number` and `file` are those of its
-    patch, if it has one. `result` is the new commit. `reason` tells why it was left out. `remembered` are the files
-    that a remembered resolution settled. `by_hand` is true if a person resolved or edited it. `stored` is the directory
-    with both sides of an unresolved conflict.
+    `before` and `tree` are the trees before and after the commit's own change. `number` and `file` are the number and
+    the file of the commit's patch, if a patch exists. `result` is the new commit. `reason` tells why the commit was
+    left out. `remembered` are the files that a remembered resolution settled. `by_hand` is true if a person resolved or
+    edited it. `stored` is the directory with both sides of an unresolved conflict.
     """
 
     commit: str

@@ -15,9 +15,9 @@ from patchstack.workflow.sync.worktree import SyncTree, rewritten
 
 
 def merge_together(objects: Objects, tree: SyncTree, items: Sequence[Item], head: str) -> list[str] | None:
-    """Return the trees that git's merge gives, patch after patch on a commit.
+    """Merge patches onto a commit with git, and return the tree after each patch.
 
-    They end at the first conflict, or at the first difference from patchstack's own merge. Return None if this git
+    The list ends at the first conflict, or at the first difference from patchstack's own merge. Return None if this git
     version is too old.
     """
     picker = Picker(objects)

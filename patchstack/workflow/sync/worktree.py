@@ -162,9 +162,9 @@ class SyncTree:
     def merge_all(self, steps: Sequence[tuple[bytes, str]]) -> list[str] | None:
         """Merge the changes of commits in the same way as `merge`, each onto a tree.
 
-        One process does this without index and work tree. A step has a commit object that represents the branch, and
-        the commit to merge. Both have the same parent. The change is merged onto the tree of the first, which an
-        earlier step may have made.
+        One process does all merges, without index and work tree. A step has a commit object that represents the branch,
+        and the id of the commit to merge. Both commits have the same parent. The change is merged onto the tree of the
+        commit object; an earlier step may have made this tree.
 
         Return the trees, up to the first conflict. Return None if this git version is too old (before 2.39).
         """
@@ -205,7 +205,8 @@ class SyncTree:
     def break_locks(self) -> None:
         """Remove the locks that an interrupted run left.
 
-        If a git process of that run still works, wait for a limited time. Raises `MissingError` if it does not end.
+        If a git process of that run is still running, wait for a limited time. Raises `MissingError` if it does not
+        end.
         """
         locks = [self.git_dir / name for name in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock")]
         until = monotonic() + _PATIENCE
@@ -220,7 +221,7 @@ class SyncTree:
             lock.unlink(missing_ok=True)
 
     def _at_work(self) -> bool:
-        """Return whether a git process of an interrupted run still works here."""
+        """Return whether a git process of an interrupted run is still running here."""
         ours = f"GIT_WORK_TREE={self.directory}".encode()
         return any(ours in environment for _, environment in environments())
 
