@@ -41,7 +41,7 @@ class BlameStep:
 class Origin:
     """The origin of a line.
 
-    `patch`, `number` and `subject` are those of the patch that added the line. `patch` is None for a line of upstream.
+    `patch`, `number` and `subject` describe the patch that added the line. `patch` is None if the line is upstream's.
     `path` and `line` are the place of the line in the tree after that patch. `text` is the line.
 
     `touched_by` has the patches that changed the file, in order, even if it had a different name then. Such a change
@@ -60,8 +60,8 @@ class Origin:
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
     """Return the origin of a line (from 1) of a file in the last tree.
 
-    Return None if that tree has no such file or line, for example because the build created the file. The result equals
-    that of `git blame` with its default options.
+    Return None if that tree has no such file or line, for example because the build created the file. `git blame` with
+    its default options gives the same result.
 
     Raises `MissingError` if objects are not available, or if git fails.
     """
@@ -94,7 +94,7 @@ def who_wrote_each(
 
 
 def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
-    """Return the id of the content of a file. Return None if the file does not exist."""
+    """Return the blob id of a file. Return None if the file does not exist."""
     *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
     for folder in folders:
         entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == folder), None)

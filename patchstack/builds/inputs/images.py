@@ -31,17 +31,18 @@ class RecipeImage:
 
 
 def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
-    """Return the image that the recipe builds. Raises `ImageMissing` and `PlatformUnsupported`."""
+    """Return the image that the recipe builds. Raises `ImageMissing` if it does not exist, and `PlatformUnsupported` if
+    it is for a different platform."""
     image = engine.image(wanted.name, platform=wanted.platform)
     assert image is not None
     return image
 
 
 def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
-    """Return the error.
+    """Return the error, with a better hint if possible.
 
-    If an image with the plain name exists, add a hint that says how to use it. That image is used only on request,
-    because a plain name does not show what the image was built from.
+    If an image with the plain name exists, the hint of the error tells how to use this image. It is used only on
+    request, because a plain name does not show what the image was built from.
     """
     plain = wanted.image
     try:

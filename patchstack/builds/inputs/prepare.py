@@ -78,8 +78,8 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
-    """Return the plan with the host's CUDA toolkit, and the path of its nvcc. The toolkit is the one that the plan
-    names, or else that of the nvcc that is found."""
+    """Return the plan with the host's CUDA toolkit, and the path of its nvcc. If the plan names no toolkit, the toolkit
+    of the nvcc on this machine is used."""
     if not plan.cuda:
         return plan, None
     if plan.toolkit is not None:

@@ -47,10 +47,11 @@ class AppliedPatch:
 class Source:
     """A tree to build.
 
-    `label` describes it in a few words. `base_commit` and `base_tree` are those of the pin; None for a directory.
-    `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict` is the result of
-    verify: it holds, it does not hold, or there was nothing to compare with. `absent` are the paths of files that are
-    not available and that no compiler reads. They are omitted from the build, and the build key depends on their list.
+    `label` describes the source in a few words. `base_commit` and `base_tree` are the commit and tree of the pin; None
+    for a directory. `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict` is
+    the result of verify: it holds, it does not hold, or there was nothing to compare with. `absent` are the paths of
+    files that are not available and that no compiler reads. They are omitted from the build, and the build key depends
+    on their list.
     """
 
     label: str

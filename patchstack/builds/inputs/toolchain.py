@@ -208,7 +208,8 @@ def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
 
 
 def cuda_version(said: str) -> tuple[int, int] | None:
-    """Return the major and minor version in the output of `nvcc --version`. Return None if it has none."""
+    """Return the major and minor version in the output of `nvcc --version`. Return None if the output has no
+    version."""
     match = _RELEASE.search(said)
     return (int(match.group(1)), int(match.group(2))) if match else None
 

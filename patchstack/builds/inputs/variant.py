@@ -1,4 +1,4 @@
-"""Resolve variants: those of patchstack, overridden by those of a workspace, with the origin of each setting."""
+"""Resolve variants, with the origin of each setting. A workspace's variants override patchstack's variants."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Variant:
 
 
 class Variants:
-    """All variants: those of patchstack and those of a workspace."""
+    """All variants of patchstack and of a workspace."""
 
     def __init__(self, shipped: Iterable[VariantConfig], own: Iterable[VariantConfig]) -> None:
         self._layers: dict[str, list[VariantConfig]] = {}
@@ -80,8 +80,8 @@ class Variants:
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
-        """Return the variant for an architecture. If none exists, derive one from `cuda`. Raises `UsageError` if
-        several exist."""
+        """Return the variant for an architecture. If none exists, derive a variant from `cuda`. Raises `UsageError` if
+        several exist and none has the default name."""
         found = []
         for name in self.names():
             arch = self.get(name).arch
@@ -141,7 +141,7 @@ def builders_directory() -> Path:
 
 
 def load_variants(own: Iterable[VariantConfig] = ()) -> Variants:
-    """Return the variants of patchstack, overridden by those of a workspace."""
+    """Return the variants of patchstack and of a workspace. Settings of the workspace have priority."""
     return Variants(_shipped(builders_directory() / "variants.yaml"), own)
 
 

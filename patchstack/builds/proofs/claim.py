@@ -80,5 +80,5 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text that is safe to print on a terminal."""
+    """Return the text in a form that is safe to print on a terminal."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -51,7 +51,7 @@ class Undumped(MissingError):
 class Cuobjdump:
     """cuobjdump on this machine.
 
-    For disassembly it needs `nvdisasm`. Its path is None if `nvdisasm` is not found.
+    `nvdisasm` is the path of the program that cuobjdump needs for disassembly; None if it is not found.
     """
 
     program: Path
@@ -77,7 +77,7 @@ def find_cuobjdump() -> Cuobjdump | None:
 
 
 def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architecture (`121a`) of each entry of machine code in a file. Relocatable device code is included.
+    """Return the architecture (`121a`) of each machine code entry in a file. Relocatable device code is included.
     Raises `Undumped`."""
     found = []
     for entry in _ELF_ENTRY.findall(_ask(disassembler, ("-all", "--list-elf"), file)):
@@ -99,8 +99,8 @@ def ptx(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
 
 
 def has_fp4_instructions(architecture: str) -> bool:
-    """Return whether an architecture has OMMA instructions for FP4 matrix products. These are `120a`, `121a` and their
-    family variants."""
+    """Return whether an architecture has OMMA instructions for FP4 matrix products. Such architectures are `120a`,
+    `121a` and their family variants."""
     return _FP4_ARCHITECTURE.match(architecture) is not None
 
 
@@ -122,7 +122,8 @@ def count_fp4(sass: bytes) -> dict[str, int]:
 
 
 def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> str:
-    """Return the output of cuobjdump. Return an empty text if the file has no device code. Raises `Undumped`."""
+    """Return the output of cuobjdump. Return an empty string if the file has no device code. Raises `Undumped` if
+    cuobjdump cannot read the file."""
     if not file.name.isprintable():
         # cuobjdump prints the file name in each entry, so a file name with line breaks could add lines.
         raise Undumped("has a name with unprintable characters")

@@ -200,6 +200,7 @@ def _read(elf: ELFFile, offset: int, length: int) -> bytes:
 
 
 def _string(table: bytes, offset: int) -> str:
-    """Return the string at an offset of a table. It ends at a NUL byte, or at the end of the table."""
+    """Return the string at an offset of a table. The string ends at a NUL byte, at the length limit, or at the end of
+    the table."""
     end = table.find(b"\0", offset, offset + _LONGEST_STRING)
     return table[offset : end if end >= 0 else offset + _LONGEST_STRING].decode("utf-8", "surrogateescape")

@@ -46,8 +46,8 @@ class Built:
 class Survey:
     """The content of `bin`.
 
-    `files` are sorted by name. `links` maps the name of each link to the name of its target. `problems` are texts about
-    other entries, such as a socket, or a link that leads elsewhere.
+    `files` are sorted by name. `links` maps the name of each link to the name of its target. `problems` describes other
+    entries, such as a socket, or a link that leads elsewhere.
     """
 
     files: tuple[Built, ...]

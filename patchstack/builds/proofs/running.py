@@ -131,7 +131,7 @@ def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Itera
 
 
 def _told(kind: Kind, starts: list[Start]) -> str:
-    """Return the results of the programs of one kind, as text."""
+    """Return the results of all programs of one kind as one string."""
     match kind:
         case Kind.KEY:
             return f"{listed([start.name for start in starts])} printed the build key"

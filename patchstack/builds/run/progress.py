@@ -127,7 +127,7 @@ class _Estimate:
 
 
 class Pulse:
-    """Selects the steps to print in a plain log (CI). These are the first and the last step, and one step after each
+    """Selects the steps to print in a plain log (CI). The first and the last step are selected, and one step after each
     `share` of all steps or after `seconds`, whichever comes first. The first step of a new build is also printed."""
 
     def __init__(self, *, seconds: float = 30.0, share: float = 0.05) -> None:

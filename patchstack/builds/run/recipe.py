@@ -59,10 +59,10 @@ find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The paths of a build in the view of its jobs.
+    """The paths of a build, as its jobs see them.
 
     These are the source tree, CMake's directory, the output directory, the ccache directory, and the CUDA toolkit.
-    `toolkit` is None if the plan names none.
+    `toolkit` is None if the plan names no toolkit.
     """
 
     source: str
@@ -106,10 +106,10 @@ def environment(plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
-    """Return the entries of CMake's cache: those of the variant, overridden by those that the proofs require."""
+    """Return the entries of CMake's cache. Entries that the proofs require override the entries of the variant."""
     defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
     maps = [f"-ffile-prefix-map={path}={MAPPED}" for path in (layout.source, layout.build)]
-    # A shell splits each flag, and nvcc uses a second shell. Quote the flags, because a path may contain a blank.
+    # A shell splits each flag, and nvcc uses a second shell. Quote the flags, because a path may contain a space.
     host = " ".join(map(_quoted, maps))
     # Without -objtemp, nvcc writes names of temporary files with its process id into the objects.
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))

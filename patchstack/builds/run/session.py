@@ -70,8 +70,8 @@ class Watch(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class SessionResult:
-    """The result of the commands. `outcome` is that of the last command. `log` is the file with their output. `seconds`
-    has the wall time of each part. `ccache` is the statistics log of ccache."""
+    """The result of the commands. `outcome` is the outcome of the last command. `log` is the file with the output of
+    all commands. `seconds` has the wall time of each part. `ccache` is the statistics log of ccache."""
 
     outcome: Outcome
     log: Path
