@@ -81,7 +81,7 @@ class Checkout:
         return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
     def text(self, series: str, name: str) -> PatchText:
-        """Return a parsed patch file of a series. Return an empty text if the file cannot be read."""
+        """Return a parsed patch file of a series. Return an empty string if the file cannot be read."""
         directory = self.directories.get(series)
         try:
             return read_text((directory / name).read_bytes() if directory is not None else b"")

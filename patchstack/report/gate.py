@@ -106,7 +106,7 @@ def print_judgement_table(table: JudgementTable) -> None:
 def tsv(checks: Iterable[Checked]) -> str:
     """Return `gate_summary.tsv`.
 
-    The first line has the column names, and each gate has one line. Tabs and line breaks in texts become blanks.
+    The first line has the column names, and each gate has one line. Tabs and line breaks in values become spaces.
     """
     lines = ["\t".join(COLUMNS)]
     for one in checks:

@@ -1,4 +1,4 @@
-"""Write for a GitHub runner: annotations as workflow commands, outputs, and text that must not be read as either.
+"""Write for a GitHub runner: annotations as workflow commands, outputs, and text that the runner must not interpret.
 
 A runner treats every line of a step's output that starts with `::`, or contains `##[`, as a command if it knows the
 command's name (actions/runner, `ActionCommand.cs`). Subjects, file names and reasons are untrusted: in commands they

@@ -74,5 +74,5 @@ def fill(template: str, **values: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value with control characters in its texts escaped."""
+    """Return a value with control characters in its strings escaped."""
     return printable(value) if type(value) is str else value

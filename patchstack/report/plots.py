@@ -141,7 +141,8 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _clean(value: object) -> Any:
-    """Return the specification with control characters removed from its texts. They would crash the drawing process."""
+    """Return the specification with control characters removed from its strings. These characters would crash the
+    drawing process."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

@@ -37,7 +37,8 @@ class ShownPatch:
     """One patch of a series.
 
     `tree_before` and `tree` are the prefix trees before and after the patch, None if unknown. `fork_commit` is the
-    commit that the patch mirrors, and `commit_from` the source of that id. `state` and `detail` are those of verify.
+    commit that the patch mirrors, and `commit_from` the source of that id. `state` and `detail` are the results of
+    verify.
     """
 
     series: str

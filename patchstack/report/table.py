@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 class Give(Enum):
     """How a column shrinks on a narrow terminal. An undeclared column keeps every cell whole, on one line.
 
-    FOLD: prose, wrapped; a word that is too long for a line is broken.
-    WORDS: figures and short phrases, wrapped at blanks only.
-    MIDDLE: paths; the middle is omitted, and more of the end is kept.
-    SPARE: shown only if there is room, on one line, cut at the end.
+    FOLD: prose, wrapped; a word that is too long for a line is broken. WORDS: figures and short phrases, wrapped at
+    spaces only. MIDDLE: paths; the middle is omitted, and more of the end is kept. SPARE: shown only if there is room,
+    on one line, cut at the end.
     """
 
     FOLD = auto()
@@ -31,7 +30,7 @@ class Give(Enum):
     SPARE = auto()
 
 
-_GAP = 2  # blanks between columns
+_GAP = 2  # spaces between columns
 _PROSE = 16  # minimum width at which prose is readable
 _PATH = 24  # minimum width at which a shortened path is useful
 _SPARE = 24  # minimum width of a spare column
@@ -64,7 +63,7 @@ def print_table(table: Table) -> None:
 
 
 def plain_lines(table: Table) -> list[str]:
-    """Return lines in which columns are padded to their widest cell and separated by two blanks."""
+    """Return lines in which columns are padded to their widest cell and separated by two spaces."""
     return ["  ".join(cells).rstrip() for cells in _padded(table)]
 
 

@@ -304,7 +304,7 @@ ASSUMPTIONS = (
 
 
 def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ...]:
-    """Return the assumptions of the lower bounds, and those of the bytes that a step reads."""
+    """Return the assumptions about the lower bounds, and about the bytes that a step reads."""
     found = list(ASSUMPTIONS if floors else ())
     if subject.routing.experts and (floors or steps):
         found.append(f"Experts are chosen by {subject.routing.source}, independently for each token.")

@@ -181,7 +181,7 @@ def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
 def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
     """Return the tests of a llama-bench run, by name.
 
-    Each test has one sequence. The option `-d` gives the number of tokens before it.
+    Each test has one sequence. The option `-d` gives the number of tokens in the context before the test.
     """
     depth = next((_counts(args, one, place)[0] for one in ("-d", "--n-depth") if one in args), 0)
     found = {f"pp{one}": _Shape(prompt=one, generated=0, streams=1, before=depth) for one in _counts(args, "-p", place)}

@@ -1,6 +1,6 @@
 """Read the times that have a lower bound from a `patchstack.serve/1` document.
 
-These are the rate of steady decoding, and the fastest requests.
+The rate of steady decoding and the fastest requests have such a bound.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from patchstack.workflow.bench import Progress
 
 class BenchSide(Part, frozen=True, kw_only=True):
     """A side: its description, the key of its build (null for programs of a directory), the sha256 of its programs, and
-    its variables."""
+    its environment variables."""
 
     label: str
     key: str | None

@@ -23,10 +23,10 @@ from patchstack.verdict import Verdict
 class AttemptEntry(Part, frozen=True, kw_only=True):
     """One run of a program.
 
-    It has the purpose of the run, the key of its observation, the exit code, and the wall time in seconds. `source` is
-    the origin of the observation: `observed` now, `recalled` from this machine's cache, or `recorded` in evidence/.
-    `made` is the time of the observation, empty if it was made now. `decision` is the decision that names the
-    observation. If the run could not be judged, the reason is given; otherwise it is null.
+    `what` is the purpose of the run, `key` the key of its observation, `code` the exit code, and `seconds` the wall
+    time. `source` is the origin of the observation: `observed` now, `recalled` from this machine's cache, or `recorded`
+    in evidence/. `made` is the time of the observation; empty for a new observation. `decision` is the decision that
+    names the observation. `complaint` is the reason why the run could not be judged; null if it could.
     """
 
     what: str

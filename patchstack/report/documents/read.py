@@ -78,7 +78,7 @@ def _error(error: PatchstackError) -> ErrorEntry:
 
 
 def read_documents(text: str, where: str) -> list[Report]:
-    """Read every document of a text, in order.
+    """Read every document in a text, in order.
 
     Raises `UsageError` for a line that is not a document or does not match the schema of its document.
     """

@@ -110,7 +110,7 @@ class ServeClient(Part, frozen=True, kw_only=True):
 class ServeCounters(Part, frozen=True, kw_only=True):
     """The totals that the client and the server counted.
 
-    `agree` is null if the server has no counters, or if not every response has its number of tokens.
+    `agree` is null if the server has no counters, or if a response has no token count.
     """
 
     server: str

@@ -25,7 +25,7 @@ class PinEntry(Part, frozen=True, kw_only=True):
 class ForkEntry(Part, frozen=True, kw_only=True):
     """The fork's branch.
 
-    If `from_lock` is true, the fork was not opened, and the figures are those of the last export.
+    If `from_lock` is true, the fork was not opened, and the figures are from the last export.
     """
 
     repository: str

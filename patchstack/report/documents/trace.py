@@ -100,7 +100,7 @@ class TraceRecords(Part, frozen=True, kw_only=True):
     values.
 
     Calls for up to `decode_tokens` tokens are counted in `decode_like`, all others in `prefill_like`. Both are null for
-    records without a number of tokens.
+    records without a token count.
     """
 
     name: str
