@@ -36,12 +36,12 @@ def complete_number(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_series_or_number(ctx: typer.Context, incomplete: str) -> Found:
-    """Return names of series, and numbers of patches."""
+    """Return series names and patch numbers."""
     return [*complete_series(ctx, incomplete), *complete_number(ctx, incomplete)]
 
 
 def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
-    """Return the names of variants: those of the workspace, and those that patchstack includes."""
+    """Return the names of the workspace's variants and of the variants that patchstack includes."""
     found: Found = []
     with suppress(Exception):
         from patchstack.builds.inputs.variant import builders_directory

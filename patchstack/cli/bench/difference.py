@@ -139,7 +139,7 @@ def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int
 
 
 def _lengths(text: str) -> tuple[int, int]:
-    """Parse the two numbers of generated tokens. Raises `UsageError`."""
+    """Parse two token counts, as in `16,64`. Raises `UsageError` unless both are above 0."""
     words = text.split(",")
     if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise BadValue(f"--tokens {text}: two whole numbers above 0, as in 16,64")

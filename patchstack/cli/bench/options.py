@@ -133,7 +133,7 @@ def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path |
 
 
 def variables(option: str, given: list[str] | None) -> dict[str, str]:
-    """Parse environment variables from NAME=VALUE. Raises `UsageError`."""
+    """Parse environment variables from NAME=VALUE. Raises `UsageError` that lists every invalid one."""
     from patchstack.observe.settings import variable_problem
 
     problems, found = [], {}
@@ -149,7 +149,7 @@ def variables(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a requested file, and print its path. Raises `NotHeldError`."""
+    """Write a requested file, and print its path. Raises `NotHeldError` if the file cannot be written."""
     from patchstack.files.atomic import replace_file
 
     try:

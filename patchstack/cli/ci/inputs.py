@@ -120,7 +120,7 @@ def read_event(environment: Mapping[str, str]) -> Event:
 def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the command line of patchstack for the inputs.
 
-    `policy` is the source of the policy. If it is empty, the policy is that of the checkout. `by_hand` are the options
+    `policy` is the source of the policy. If it is empty, the policy of the checkout is used. `by_hand` are the options
     that describe the series if it is built on a different commit than its pin. Raises `UsageError` for inputs that
     cannot be combined.
     """

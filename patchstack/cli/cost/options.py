@@ -52,7 +52,7 @@ HtmlOption = Annotated[
 
 
 def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: str | None = None) -> Machine:
-    """Return the machine that the options name. Figures from the command line override those of the machine."""
+    """Return the machine that the options name. Figures from the command line override the machine's own figures."""
     from patchstack.cost.machine import Machine, find_machine, parse_figure
 
     found = find_machine(machine) if machine is not None else Machine(name="given on the command line")
