@@ -64,9 +64,9 @@ class SideWanted:
 class Wanted:
     """A comparison as the user requests it.
 
-    `switch` has the variables that B has in addition to those of A. `reference` names the programs of the reference
-    runs; None means the programs of side A. If `no_reference` is true, there are no reference runs. `seed` decides the
-    coins; None means a random seed.
+    `switch` has the variables that only B has. `reference` names the programs of the reference runs; None means the
+    programs of side A. If `no_reference` is true, there are no reference runs. `seed` decides the coins; None means a
+    random seed.
     """
 
     a: SideWanted

@@ -115,8 +115,8 @@ class Fitted:
 def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     """Ask `llama-fit-params` of a build how much memory each device needs.
 
-    The program loads only the header and takes about 1 s. The program does not support `-kvu`. A server with `-kvu` is
-    therefore treated as one slot with a cache of the same size, and the reported compute buffers are for one slot.
+    The program loads only the header, takes about 1 s, and does not support `-kvu`. A server with `-kvu` is therefore
+    treated as one slot with a cache of the same size, and the reported compute buffers are for one slot.
 
     Raises `MissingError` if the program does not exist or gives no answer.
     """
@@ -145,8 +145,8 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
 def numbers(text: str, what: str) -> tuple[int, ...]:
     """Return whole numbers of at least 0 from a list like `1,8,32`, or from a range like `1..256`.
 
-    A range means its two ends and the powers of two between them. Raises `UsageError` for other texts, and for numbers
-    above 2^30.
+    A range gives its first number, the doubles of this number, and its last number. Raises `UsageError` for any other
+    text, and for a number above 2^30.
     """
     first, dots, last = text.partition("..")
     try:

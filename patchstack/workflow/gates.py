@@ -70,7 +70,7 @@ def run_alone(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenPrograms:
-    """The programs on which a suite runs: those of a stored build, or of a directory.
+    """The programs on which a suite runs, from a stored build or a directory.
 
     `note` is set if they are not the current build of the series.
     """

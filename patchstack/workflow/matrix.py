@@ -25,7 +25,8 @@ NOTHING = "none"
 def runners_of(given: Iterable[str]) -> dict[str, str]:
     """Return the labels of runners by platform.
 
-    The defaults are GitHub's runners. Labels given as `OS/ARCH=LABEL` override them. Raises `UsageError`.
+    The defaults are GitHub's runners. Labels given as `OS/ARCH=LABEL` override them. Raises `UsageError` for any other
+    text.
     """
     runners = dict(RUNNERS)
     for text in given:

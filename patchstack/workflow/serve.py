@@ -65,8 +65,8 @@ class LoadWanted:
 class ServerRun:
     """A server that was started for a run, with values from its final output.
 
-    These are the totals of its admission trace (None if not requested), and the number of graphs that it reused (None
-    if not reported).
+    `trace` has the totals of the server's admission trace; None if not requested. `graphs_reused` is None if not
+    reported.
     """
 
     programs: str
@@ -94,8 +94,8 @@ class ServeRun:
 class ServerWanted:
     """A server to start.
 
-    `what` names the programs: a build's key or a directory. `args` are additional arguments. `client_image` is the
-    image of the client; None means the image of the programs.
+    `what` names the programs: a build's key or a directory. `args` are additional arguments. `seconds` is the time
+    limit. `client_image` is the image of the client; None means the image of the programs.
     """
 
     what: str

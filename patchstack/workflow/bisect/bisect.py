@@ -111,8 +111,8 @@ class BisectAborted(PatchstackError):
 class Tried:
     """One run.
 
-    It has the index of the point, the result, the exit code (None if nothing was run), the wall time in seconds, and
-    the log. `why` is the reason for a result that the command did not decide.
+    `place` is the index of the point. `code` is the exit code; None if nothing was run. `seconds` is the wall time.
+    `why` is the reason for a result that the command did not decide.
     """
 
     place: int
@@ -281,7 +281,8 @@ class _Trial:
 def _found(command: Sequence[str]) -> tuple[str, ...]:
     """Return the command with the absolute path of its program, because it runs in a different directory.
 
-    A relative path that does not exist here is a program of the tree. Raises `UsageError`.
+    A relative path that does not exist here is a program of the tree. Raises `UsageError` if the command is empty or
+    its program does not exist.
     """
     if not command:
         raise BadValue("--run is empty", hint="--run 'make test', for example")

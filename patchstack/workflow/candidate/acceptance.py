@@ -64,8 +64,8 @@ def warnings(
 ) -> tuple[str | None, tuple[Likeness, ...]]:
     """Return objections to candidates before expensive work.
 
-    These are a warning if the candidates are not pushed, and the rejected decisions that they resemble. A candidate may
-    be on its own branch, which is merged into the fork's branch later.
+    The objections are a warning about candidates that are not pushed, and the rejected decisions that the candidates
+    resemble. A candidate may be on its own branch, which is merged into the fork's branch later.
 
     Raises `NotHeldError` for an unpushed candidate if the policy requires a push.
     """

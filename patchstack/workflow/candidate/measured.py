@@ -148,7 +148,7 @@ def programs_problem(
 
 
 def variant_problem(inputs: Mapping[str, Any], plan: BuildPlan) -> str | None:
-    """Return how the inputs of a build differ from those of the variant. Return None if they do not differ."""
+    """Return how the inputs of a build differ from the variant. Return None if they do not differ."""
     wanted = {
         "platform": plan.platform.value,
         "architecture": plan.arch.cmake if plan.arch else None,

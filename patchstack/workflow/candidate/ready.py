@@ -77,9 +77,9 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
 
 
 def not_built(suite: Suite, programs: set[str]) -> dict[str, list[str]]:
-    """Return the programs that gates of a suite run but that are not in `programs`.
+    """Return the programs that gates of a suite run and that `programs` lacks.
 
-    Each has the names of these gates.
+    Each program is listed with the names of these gates.
     """
     found: dict[str, list[str]] = {}
     for gate in suite.gates:

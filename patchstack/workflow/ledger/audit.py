@@ -65,7 +65,8 @@ def audit(
 ) -> Iterator[Audited]:
     """Observe some records again, and yield each result.
 
-    The records are chosen at random among those of all decisions. `models` are the models of this machine, by SHA-256.
+    The records are chosen at random from the records of all decisions. `models` are the models of this machine, by
+    SHA-256.
 
     Raises `UsageError` if no decision names a record.
     """

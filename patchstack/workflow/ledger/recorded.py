@@ -16,7 +16,7 @@ from patchstack.evidence.store import Evidence
 
 
 def in_ci() -> bool:
-    """Return whether this runs in CI, where anyone may have written files of the repository."""
+    """Return whether this process runs in CI, where anyone may have written the files in the repository."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 

@@ -35,7 +35,7 @@ class SeriesFacts:
 def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> bool:
     """Compare the commits of a decision with the lock and the patch files.
 
-    Return whether the series has all of them.
+    Return whether the series has all of these commits.
     """
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     at = [places[commit] for commit in decision.commits if commit in places]

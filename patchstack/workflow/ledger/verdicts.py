@@ -30,7 +30,7 @@ from patchstack.workflow.candidate.accept import of_the_next
 from patchstack.workflow.ledger.finding import Findings
 
 PHASES = ("before", "candidate")
-_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # these tries leave no record
+_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # the records do not have these tries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[st
 def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Material | None]:
     """Yield the input of a decision's verdicts.
 
-    Yield None if too much of it is missing. This is reported in `found`.
+    Yield None if a suite is missing or damaged. Problems are added to `found`.
     """
     evidence = decision.evidence
     records = read_records(decision, kept, found)
@@ -161,7 +161,7 @@ def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Ma
 def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findings) -> Suite | None:
     """Return a suite in the decision, with its files below `place`.
 
-    Return None if the suite is missing. This is reported in `found`.
+    If the suite is missing or damaged, add the problem to `found` and return None.
     """
     content = kept.outputs.read(str(named.get("sha256")), _size(named.get("size")))
     if content is None or carried_name(content) != named.get("name"):

@@ -196,7 +196,7 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
 def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
     """Return the commits with conflicting lines.
 
-    Those with the most lines come first. For equal numbers, the earlier commit comes first.
+    The commits with the most lines come first. For equal numbers, the earlier commit comes first.
     """
     taken = {line for one in regions for line in _only(one.base, one.ours)}
     brought = {line for one in regions for line in _only(one.ours, one.base)}

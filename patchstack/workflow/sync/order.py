@@ -15,8 +15,9 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 class SyncOrder:
     """A request with at most one step.
 
-    The step is `to`, for a new pin, or one of the others. Without a step, the state is requested. The other fields are
-    options of the step. `drop`, `retry` and `edit` are patches, by number or name.
+    The step is `to` (for a new pin), `continue_`, `skip`, `drop`, `retry`, `edit`, `drop_landed`, `abort` or `accept`.
+    If no step is set, the state is requested. The other fields are options of the step. `drop`, `retry` and `edit` are
+    patches, by number or name.
     """
 
     to: str | None = None

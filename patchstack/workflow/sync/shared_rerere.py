@@ -19,7 +19,7 @@ _LARGEST = 8 * 1024 * 1024
 
 
 def bring(shared: Path, own: Path) -> int:
-    """Copy the shared records to git's records. Return the number of copied records.
+    """Copy the shared records to git's records, and return the number of copied records.
 
     Raises `MissingError`.
     """
@@ -27,7 +27,7 @@ def bring(shared: Path, own: Path) -> int:
 
 
 def share(own: Path, shared: Path) -> int:
-    """Copy git's finished records to the shared directory. Return the number of copied records.
+    """Copy git's finished records to the shared directory, and return the number of copied records.
 
     Raises `MissingError`.
     """
@@ -64,7 +64,7 @@ def _plain(path: Path) -> bool:
 def _keep(record: Path, before: bytes, after: bytes) -> None:
     """Write a resolution to a record.
 
-    It replaces an older resolution of the same conflict. If there is none, a new record is added.
+    An older resolution of the same conflict is replaced. If none exists, a new record is added.
     """
     variant = ""
     number = 0

@@ -201,7 +201,7 @@ def drop_landed(work: SyncWorkspace) -> SyncState:
 
 
 def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
-    """Refuse to lose commits or resolutions made by hand. With `discard`, keep them under a ref.
+    """Protect commits and resolutions made by hand. With `discard`, keep them under a ref.
 
     Raises `NotHeldError`.
     """

@@ -228,7 +228,8 @@ class SyncTree:
     def commit(self, raw: bytes, tree: str, parent: str, message: bytes | None = None) -> str:
         """Commit a tree, move the branch to the new commit, and return its id.
 
-        Author, committer, dates and encoding are those of the given commit. Without `message`, its message is used too.
+        Author, committer, dates and encoding are copied from the commit `raw`. If `message` is None, the message is
+        copied too.
         """
         made = rewritten(raw, tree, parent, message)
         oid = self._git("hash-object", "-t", "commit", "-w", "--stdin", stdin=made).decode().strip()
@@ -274,8 +275,8 @@ class SyncTree:
     def edited(self, head: str, parent: str) -> Resolved | list[str]:
         """Return a person's edit of the newest commit, or complaints.
 
-        That commit is `head`, with the parent `parent`. Complaints are about files that are not added, and about
-        additional commits.
+        The newest commit is `head`, and its parent is `parent`. Complaints are about files that are not added, and
+        about additional commits.
         """
         unmerged = [f"{path} is in conflict" for path, _ in self.unmerged()]
         unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
