@@ -43,7 +43,7 @@ def difference(
     """Return the rate from the times of repeated runs, in seconds. `shorter` has the times for g1, `longer` for g2.
 
     The result is INVALID if T2 − T1 is less than `LEAST` times its standard error. Raises `ValueError` if a length has
-    fewer than two times, because their noise cannot be measured, or if a time is not positive.
+    only one time, whose noise is unknown, or if a time is not positive.
     """
     if min(len(shorter), len(longer)) < 2:
         raise ValueError("each length needs at least two runs to measure the noise")

@@ -102,7 +102,7 @@ def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[Ref
 
 
 def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
-    """Return the drop in the speed of a machine. Return None if it has not become slower.
+    """Return the drop in the speed of a machine. Return None if the machine has not become slower.
 
     If several runs could be the start of the drop, the chosen start is the one for which the medians before and after
     fit the speeds best. The runs must be of one machine and of one workload, in chronological order.

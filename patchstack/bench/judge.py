@@ -1,7 +1,7 @@
 """Decide the outcome of a comparison from its pairs only. Pure functions.
 
-The pairs are judged in order, after each pair. The first pair after which the outcome can be decided decides it. So the
-outcome is the same during the comparison and later.
+The pairs are judged in the order in which they ran. The outcome is decided after the first pair that allows a decision,
+so later judgements give the same outcome.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RowShown:
     `pairs` is the number of pairs that count. `e_values` has the largest e-value of each statement so far. `shown` are
     the proven statements; their error rate covers all rows together. `estimate` and `interval` are ln(B/A). `needed` is
     the total number of pairs after which the next statement would be proven; None if a statement is already proven or
-    more pairs cannot prove one.
+    more pairs cannot prove any.
     """
 
     row: Row

@@ -224,7 +224,7 @@ def _problems(
 
 
 def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator[str]:
-    """Yield problems: other clients used the server, or it cannot be checked that none did."""
+    """Yield a problem if other clients used the server, or if this cannot be checked."""
     busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
     if busy:
         yield f"the server was in use: {busy:g} requests were under way before the run began"
