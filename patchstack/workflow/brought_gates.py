@@ -1,7 +1,8 @@
 """Gates that a change adds with its own patches (trailer `New-Gate`), and that the policy does not have yet.
 
-The change wrote them, so they are not trusted. They run after the gates of the policy, only in a sandbox, with the
-models of the policy and only with files of the workspace. Their FAIL counts; their PASS proves nothing.
+Such gates are part of the change, so they are not trusted. They run after the gates of the policy, only in a sandbox,
+with the models of the policy and only with files of the workspace. A FAIL of such a gate counts, but a PASS proves
+nothing.
 """
 
 from __future__ import annotations
@@ -97,9 +98,10 @@ def run_brought(
 
 
 def no_sandbox(about: About) -> str | None:
-    """Return the reason why an engine may not run a gate that a change adds. Return None if it may.
+    """Return the reason why an engine may not run a gate that a change adds. Return None if the engine may run it.
 
-    An engine that the command line names is meant for the build: it does not make the change's own gates trusted.
+    An engine named on the command line is chosen for the build. This choice does not make the change's own gates
+    trusted.
     """
     if about.isolated:
         return None

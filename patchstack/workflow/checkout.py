@@ -88,9 +88,9 @@ def _sources(
 
 
 def _branch(config: SeriesConfig) -> str:
-    """Return the branch name for a series whose lock has none.
+    """Return the branch name for a series whose lock has no branch name.
 
-    It is the configured name, or else the name of the series.
+    This is the configured name or, if none is configured, the name of the series.
     """
     ref = (config.fork_ref or "").removeprefix("refs/heads/")
     return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name

@@ -185,7 +185,7 @@ class Prepared:
     """A runner for a suite, and a description of its programs.
 
     `build` is the key of the build. If gates need a GPU and the runner has none, `unfit` is the reason, and `refusal`
-    the error.
+    is the error.
     """
 
     runner: Runner

@@ -1,4 +1,4 @@
-"""A git hook in the fork's clone. It checks a commit against its scope and the checks of its series."""
+"""A git hook in the fork's clone. The hook checks a commit against the commit's scope and the checks of the series."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ exec {command} hook run "$1" --workspace {workspace} --series {series}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """A problem of a commit. If `refuses` is true, git does not make the commit."""
+    """A problem of a commit. If `refuses` is true, git rejects the commit."""
 
     text: str
     refuses: bool

@@ -35,9 +35,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An engine, with two functions.
+    """An engine with two functions.
 
-    One opens a second connection to it, to query its machine. The other prints messages.
+    `open_another` opens a second connection to the engine, to query its machine. `tell` prints messages.
     """
 
     engine: Engine
@@ -152,7 +152,7 @@ class ProvingMachine:
     def planned(self, variant: str) -> Plan:
         """Return the plan of a variant.
 
-        Nothing is searched for on this machine, so it may be unable to build the plan.
+        Nothing is searched for on this machine, so this machine may be unable to run the plan.
         """
         return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 

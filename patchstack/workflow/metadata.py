@@ -18,7 +18,7 @@ class Accepted:
     """The decision that accepted a patch, for a document.
 
     It has the id, and the path relative to the document. `switch_unproven` is the reason why a switch has no gate. It
-    is empty if every switch has one.
+    is empty if every switch has a gate.
     """
 
     id: str

@@ -37,8 +37,8 @@ class LoadWanted:
     """A load as the user describes it.
 
     `arrivals` is a kind of arrivals or `file:PATH`; None means the default. `concurrency` is 0 if not given. `requests`
-    is 0 if not given; then it is the number of requests in flight, or in the file. `prefix` is `nonce` or `shared:N`.
-    `slo` has limits like `ttft=500,tpot=50`.
+    is 0 if not given; the default is the number of requests in flight, or in the file. `prefix` is `nonce` or
+    `shared:N`. `slo` has limits like `ttft=500,tpot=50`.
     """
 
     chat: bool
@@ -154,7 +154,7 @@ def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, LoadTerms]:
 
 
 def serve_url(plan: Plan, terms: LoadTerms, key: str) -> ServeRun:
-    """Measure the server at a URL from this machine. Raises `MissingError` if it cannot be measured."""
+    """Measure the server at a URL from this machine. Raises `MissingError` if the server cannot be measured."""
     engine = HostEngine(cache_places().engine)
     with task("measuring"):
         found = ask(engine, client_beside(plan, key=key, stoppable=True), "", doing)

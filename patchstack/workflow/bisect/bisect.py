@@ -47,7 +47,8 @@ class Ending(StrEnum):
 class SearchResult:
     """The result of the search.
 
-    `candidates` are the points that may be the first bad one, in order. If it was found, there is exactly one.
+    `candidates` are the points that may be the first bad one, in order. If the first bad point was found, `candidates`
+    has only this point.
     """
 
     ending: Ending
@@ -147,7 +148,8 @@ class Builder(Protocol):
     """Makes the build of a point for the command."""
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """Return the directory of the binaries. If there are none, return the reason, and the point is skipped."""
+        """Return the directory of the binaries. If the point has no binaries, return the reason. The point is then
+        skipped."""
         ...
 
 

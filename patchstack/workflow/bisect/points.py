@@ -32,7 +32,7 @@ from patchstack.workspace import SeriesConfig
 class Point:
     """One point with its tree.
 
-    `name` is for people. `number` is the number of a patch (0 for the pin). `commit` is an upstream commit.
+    `name` is shown to the user. `number` is the number of a patch (0 for the pin). `commit` is an upstream commit.
     """
 
     name: str
@@ -63,8 +63,8 @@ class Row:
 def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | None, bad: str | None) -> Row:
     """Return the points of a bisection.
 
-    They are the patches of a series between `good` and `bad`, which are numbers or names. With `to`, they are the
-    upstream commits up to that ref.
+    The points are the patches of a series between `good` and `bad`, which are numbers or names. With `to`, the points
+    are the upstream commits up to that ref.
 
     Raises the errors of `upstream_row`, `NotHeldError` for a patch that does not apply, `ConfigError` for a number or
     name that no patch has, and `UsageError` if `good` is not before `bad`.

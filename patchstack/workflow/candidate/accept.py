@@ -143,8 +143,8 @@ def decide(
 ) -> tuple[Decision, Path]:
     """Write the acceptance. Call this only with the evidence of steps that are all PASS.
 
-    If a decision of this format on the same commits has the same basis, it is returned and none is written. A new
-    decision supersedes earlier ones on the same commits.
+    If an acceptance of this format on the same commits has the same basis, return that decision instead of a new one. A
+    new decision supersedes earlier ones on the same commits.
     """
     same = [one for one in ledger.read() if one.commits == tuple(one.commit for one in candidates)]
     accepted = [one for one in same if one.outcome is Outcome.ACCEPTED and one.format == 2]

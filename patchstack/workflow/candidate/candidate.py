@@ -120,8 +120,8 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
 def described(way: CandidateRange) -> tuple[Candidate, ...]:
     """Return the new commits as the ledger stores them, with diff, files and symbols.
 
-    The diffs have the format of the series. If the series contains no text of upstream, the ledger contains none
-    either.
+    The diffs have the format of the series. If the patches of the series contain no upstream text, the diffs in the
+    ledger contain none either.
     """
     directories = way.sources.objects.directories
     anchored = way.config.anchored

@@ -69,9 +69,10 @@ def measured(
 ) -> Measured:
     """Return the result of one required comparison.
 
-    Every matching comparison of the two builds counts. The verdict is FAIL if one of them does not meet the demand.
-    Otherwise it is PASS if at least one meets it, and INVALID if none does. `built` are the builds before the candidate
-    and of the candidate. `planned` is the build plan of the term's variant, if it names one.
+    Every matching comparison of the two builds counts. The verdict is FAIL if any comparison fails the demand.
+    Otherwise, the verdict is PASS if at least one comparison meets the demand, and INVALID if none does. `built` are
+    the builds before the candidate and of the candidate. `planned` is the build plan of the term's variant; None if the
+    term names no variant.
     """
     keys = (built[0].key, built[1].key)
     tied = Tied(trees=trees, keys=keys if term.variant is None else None)

@@ -154,14 +154,14 @@ def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewG
 
 
 def judge_new_gate(gate: Gate, runner: Observer, which: str) -> Judgement:
-    """Judge a gate that candidates add. It may be impossible to run it on the build before them."""
+    """Judge a gate that candidates add. The build before the candidates may be unable to run the gate."""
     return judge_without(gate, runner) if which == BEFORE else judge_gate(gate, runner)
 
 
 def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
     """Return the verdict for the candidates, and the reason.
 
-    A gate that they add must not PASS on the build before them.
+    A gate that the candidates add must not PASS on the build before them.
     """
     if which != BEFORE or judgement.verdict is Verdict.INVALID:
         return judgement.verdict, judgement.reason

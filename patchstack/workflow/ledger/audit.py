@@ -1,7 +1,7 @@
 """Observe some records again on this machine, and derive their verdicts from the new observations.
 
-Only stable values are compared: the verdict of the record's gate, and the value that it follows from. Times, and
-outputs that contain times, differ in every run.
+Only stable values are compared: the verdict of the record's gate, and the value from which the verdict follows. Times,
+and outputs that contain times, differ in every run.
 """
 
 from __future__ import annotations

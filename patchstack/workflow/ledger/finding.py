@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 class Findings:
     """The findings on one decision, as sentences.
 
-    `derived` follow from the repository alone. `asserted` cannot be checked with the repository, for example that a
-    machine really printed an output. `wrong` contradict the repository.
+    `derived` findings follow from the repository alone. `asserted` findings cannot be checked with the repository, for
+    example that a machine really printed an output. `wrong` findings contradict the repository.
     """
 
     derived: list[str] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Find the list of allowed signers, on a protected branch or in a file outside the checked tree.
 
-The author of a pull request controls every file in it, so a list in the tree under test never counts.
+The author of a pull request controls every file in the checked tree, so a list in the tree under test never counts.
 """
 
 from __future__ import annotations

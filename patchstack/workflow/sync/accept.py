@@ -33,7 +33,7 @@ from patchstack.workspace.write import move_pin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result: the record of the sync. `kept` is the repository if it was not removed."""
+    """The result: the record of the sync. `kept` is the path of the repository; None if it was removed."""
 
     state: SyncState
     record: Path
@@ -79,7 +79,7 @@ def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
 
 
 def _closed(work: SyncWorkspace, state: SyncState) -> Accepted:
-    """Remove the repository. The fork now has the branch, and nobody made more commits."""
+    """Remove the repository, because the fork now has the branch and there are no further commits."""
     tree_of(state).remove()
     work.clear()
     return Accepted(state=state, record=_record_file(work, state), kept=None)

@@ -232,7 +232,7 @@ def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
     """Yield the upstream commits between the pins that touch a file, oldest first.
 
-    Each has the lines that it removed and added. In a partial clone, contents may be missing. Then these lists are
+    Each has the lines that it removed and added. If contents are missing in a partial clone, the lists of lines are
     empty.
     """
     span = (f"{pin}..{to}", "--", f":(literal){path}")

@@ -74,7 +74,7 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
 
 
 def take_step(work: SyncWorkspace, order: SyncOrder) -> SyncState | None:
-    """Take the step, and return the state after it. Return None if the pin is already the new one.
+    """Take the step, and return the state after it. Return None if the series already has the new pin.
 
     Raises the errors of the step.
     """

@@ -1,6 +1,6 @@
 """Park or unpark a patch.
 
-This is a sync onto the same pin, with one patch less or one more.
+This is a sync onto the same pin, with one patch fewer or one patch more.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _files(count: int) -> str:
 
 
 def opened(work: SyncWorkspace, state: SyncState) -> Objects:
-    """Return the objects of a sync under way. Its repository has or borrows all of them."""
+    """Return the objects of a sync in progress. The sync's repository has or borrows all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
     objects.fetch = fetch_into_cache(objects, work.cache, _sources(work))

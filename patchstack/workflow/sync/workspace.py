@@ -78,7 +78,7 @@ class SyncWorkspace:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock on the sync of this series. Raises `UsageError` if another process has it."""
+        """Hold the lock on the sync of this series. Raises `UsageError` if another process has the lock."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             ignore = self.directory.parent / ".gitignore"
