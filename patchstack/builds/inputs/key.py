@@ -20,9 +20,9 @@ With a new version, binaries that older commands made are not reused.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """The compilers. `digest` (`sha256:…`) covers all of them. For a container, it is the digest of the image, combined
-    with the digest of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the versions of
-    the tools. `cuda` is the version of the toolkit (major, minor); None without a toolkit."""
+    """The compilers. `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image,
+    combined with the digest of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the
+    versions of the tools. `cuda` is the version of the toolkit (major, minor); None without a toolkit."""
 
     digest: str
     versions: Mapping[str, str]

@@ -1,5 +1,5 @@
-"""Find the toolchain and compute its digest. It is a container image with a mounted CUDA toolkit, or the programs of
-this machine."""
+"""Find the toolchain and compute its digest. The toolchain is a container image with a mounted CUDA toolkit, or the
+programs of this machine."""
 
 from __future__ import annotations
 

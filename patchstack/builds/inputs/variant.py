@@ -31,7 +31,7 @@ class Setting(Generic[T]):
 
 
 def series_variant(config: SeriesConfig) -> Setting[str] | None:
-    """Return the variant that the workspace names for a series. Return None if it names none."""
+    """Return the variant that the workspace names for a series. Return None if it names no variant."""
     if config.variant is None:
         return None
     return Setting(value=config.variant, origin=f"{config.name} in patchstack.yaml")

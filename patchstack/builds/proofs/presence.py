@@ -71,7 +71,7 @@ def exists(survey: Survey, claim: Claim) -> Proof:
     """Return the proof about the targets.
 
     It shows that every target is a program that can be started, and that the build left only files and links to them.
-    It is INVALID if no target was named, because then no file can be missing.
+    The proof is INVALID if no target was named, because then no file can be missing.
     """
     wrong = list(survey.problems)
     if not survey.files:

@@ -97,8 +97,8 @@ def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
 def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
     """Return the proof that the programs start.
 
-    The verdict is PASS if at least one program printed the build key and no program is broken. It is FAIL if a program
-    is broken, and INVALID otherwise. If `starts` is None, no program was started, and `not_run` is the reason.
+    The verdict is PASS if at least one program printed the build key and no program is broken. The verdict is FAIL if a
+    program is broken, and INVALID otherwise. If `starts` is None, no program was started, and `not_run` is the reason.
     """
     if starts is None:
         return Proof(id="runs", verdict=Verdict.INVALID, detail=plain(not_run))
