@@ -59,7 +59,7 @@ def row_cells(row: BenchRow) -> list[str]:
 
 
 def outcome_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield the outcome, the number of pairs needed to decide it, and whether the requirement is met."""
+    """Yield the outcome, the number of pairs that were needed for it, and whether the requirement is met."""
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"

@@ -128,7 +128,7 @@ def canary_explanation(result: Canary) -> Iterator[str]:
 
 
 def _header(culprit: Culprit) -> str:
-    """Return the commit of a group, and the number of patches that are freed by repairing it."""
+    """Return the commit of a group, and the number of patches that are freed by repairing the group."""
     count = len(culprit.freed)
     frees = f", which frees {count} more" if count else ""
     what = f"mend {patch_count(len(culprit.roots))}{frees}"

@@ -27,8 +27,8 @@ _UNTRIED = ("", "skipped", "success")
 class Issue:
     """An issue on GitHub.
 
-    `marker` is the first line of the body. A later run finds the issue by it. `open` is true if there is anything to
-    do.
+    `marker` is the first line of the body. A later run finds the issue by this marker. `open` is true if there is
+    anything to do.
     """
 
     marker: str

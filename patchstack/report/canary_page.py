@@ -19,7 +19,7 @@ COLOURS = {
     Fit.FAILS: "#cf4f4a",
     Fit.AT_PIN: "#8a6cd0",
 }
-_ROWS = 150  # maximum number of patches in a picture; above it, patches that apply at every commit are omitted
+_ROWS = 150  # maximum number of patches in a picture; if there are more, patches that apply at every commit are omitted
 _MOST = 400
 _WIDTH, _ROW = 900, 14
 _TICKS = 8

@@ -189,7 +189,7 @@ def _print_blocks(table: Table, console: Console) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Middle:
-    """Text that is shortened in the middle if it does not fit."""
+    """Text whose middle is omitted if the text does not fit."""
 
     text: str
 

@@ -176,7 +176,7 @@ class ForecastEntry(Part, frozen=True, kw_only=True):
 class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
     """A site that is `new` or `lost` at the tip, and the commit that changed it.
 
-    The commit is null if it was not searched for, or if the site has the same state at the pin.
+    The commit is null if no search was made, or if the site has the same state at the pin.
     """
 
     change: str
@@ -197,7 +197,7 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
 
 
 class DropEntry(Part, frozen=True, kw_only=True):
-    """A patch that names a check which tells when to drop it (`Drop-Check:`).
+    """A patch that names a check (`Drop-Check:`), which tells when to drop the patch.
 
     It has the result of the check on upstream alone, and the text of `Drop-When:`.
     """
@@ -223,8 +223,9 @@ class ParkedEntry(Part, frozen=True, kw_only=True):
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
     """The result for a series on a newer upstream, `commits` after the pin.
 
-    `blamed` is `strict` or `threeway`: how patches were applied in the search for the breaking commits. It is null if
-    there was no search. `mend` has the groups of patches to repair. The group that frees the most patches is the first.
+    `blamed` is `strict` or `threeway`: how patches were applied in the search for the breaking commits. `blamed` is
+    null if there was no search. `mend` has the groups of patches to repair. The group that frees the most patches is
+    the first.
     """
 
     series: str

@@ -262,7 +262,7 @@ class CostCompared(Part, frozen=True, kw_only=True):
 class CostStep(Part, frozen=True, kw_only=True):
     """A step of an agent.
 
-    `measured` is true if the server reported the reused tokens. Times are null if the log has none.
+    `measured` is true if the server reported the reused tokens. Times are null if the log has no times.
     """
 
     step: int

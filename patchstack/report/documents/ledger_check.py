@@ -13,7 +13,7 @@ class SignatureEntry(Part, frozen=True, kw_only=True):
     """A signature file.
 
     It tells whether an allowed signer made the signature, who signed, and why the signature does not count. The reason
-    is null if it counts.
+    is null if the signature counts.
     """
 
     file: str
@@ -25,8 +25,8 @@ class SignatureEntry(Part, frozen=True, kw_only=True):
 class DecisionEntry(Part, frozen=True, kw_only=True):
     """A decision.
 
-    `format` is 1 or 2. `counts` is true if it is the effective decision for a patch. `superseded_by` is the id of a
-    decision. `derived` statements follow from the repository. `asserted` statements cannot be checked with the
+    `format` is 1 or 2. `counts` is true if the decision is the effective one for a patch. `superseded_by` is the id of
+    a decision. `derived` statements follow from the repository. `asserted` statements cannot be checked with the
     repository. `wrong` statements contradict the repository.
     """
 

@@ -196,7 +196,7 @@ class TraceEvidence(Part, frozen=True, kw_only=True):
 class TracePair(Part, frozen=True, kw_only=True):
     """The calls of one route (with types) and shape in both logs, and their total work.
 
-    `about` is empty if the row is about a whole route. `change` is same, more, less, new, gone, or not seen. The last
+    `about` is empty if the row is about a whole route. `change` is same, more, less, new, gone, or not seen. `not seen`
     means that the records were bounded.
     """
 
