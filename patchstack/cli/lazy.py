@@ -29,7 +29,7 @@ STYLE: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
-"""The common arguments of our Typer apps."""
+"""The arguments that all our Typer apps have in common."""
 
 
 @dataclass(frozen=True, slots=True)

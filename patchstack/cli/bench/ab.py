@@ -236,8 +236,8 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Return the keys of the builds for the sides that name a series. Each key is stored under the text of its side.
-    Missing builds are made. A dry run only prints them and exits, because a plan needs the built programs."""
+    """Return the build key of each side that names a series, by the text of the side. Missing builds are made. A dry
+    run only prints the missing builds and exits, because a plan needs the built programs."""
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bench_sides import build_side, series_side, side_build

@@ -56,7 +56,7 @@ def kept_places() -> tuple[Path, Observations]:
 
 def found_comparison(name: str | None) -> tuple[Path, Observations]:
     """Return the directory of a comparison, and the store of its runs. The comparison is found by the start of its
-    name. Without a name, it is the newest one.
+    name. If no name is given, the newest comparison is used.
 
     Raises `MissingError` if no comparison is found, and `UsageError` if several names have that start.
     """

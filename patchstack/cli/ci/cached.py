@@ -1,4 +1,4 @@
-"""Plan the cache of the action's fetched objects, and who may write it."""
+"""Plan the cache of the objects that the action fetches, and decide which runs may write it."""
 
 from __future__ import annotations
 
