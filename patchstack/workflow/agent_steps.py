@@ -199,7 +199,7 @@ class ServerTokens:
     def _user_start(self) -> tuple[int, ...]:
         """Return the tokens that begin a user message.
 
-        They are found in the same way as `detect_user_start_marker` of the pin's chat analyzer does.
+        The tokens are found in the same way as by `detect_user_start_marker` in the pin's chat analyzer.
         """
         marker = "patchstack asks where this is"
         try:
@@ -406,7 +406,7 @@ def _ways(
 ) -> tuple[Way, ...]:
     """Return the alternatives for which the tokens of all requests are known.
 
-    They are computed by simulating the server.
+    The alternatives are computed by simulating the server.
     """
     found = [_simulated("as logged, by the simulation", layout, options, requests)]
     if options.checkpoints and (layout.recurrent or layout.window):

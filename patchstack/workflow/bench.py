@@ -275,7 +275,7 @@ def comparisons_in(root: Path) -> tuple[Path, ...]:
 def expected_words(plan: Plan) -> str:
     """Return the expected duration of a comparison in words.
 
-    It is estimated from the last pair of the same workload on this machine.
+    The duration is estimated from the last pair of the same workload on this machine.
     """
     each = recalled_duration(cache_places().durations, pair_key(plan))
     if each is None:

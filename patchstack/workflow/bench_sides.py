@@ -1,6 +1,6 @@
 """Make the sides of a comparison from a series.
 
-A side is a prefix of the series, or the whole series as a variant. It is built if needed.
+A side is a prefix of the series, or the whole series as a variant. A side is built if its build is missing.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Draft:
 class Subject:
     """A model with a command line.
 
-    `layout` is None if the memory layout of the architecture is not known. Then `unknown` is the message. `draft` is
-    the model of `-md`.
+    `layout` is None if the memory layout of the architecture is not known. In that case, `unknown` is the message.
+    `draft` is the model of `-md`.
     """
 
     model: Model

@@ -95,8 +95,8 @@ class ChosenPrograms:
 class ProgramsRequest:
     """The programs that the user of `gate run` requested.
 
-    They are a build by its key, a directory, or neither, which means the build of the current series. `engine` is the
-    engine that the user named.
+    The user names a build by its key, a directory, or neither, which means the build of the current series. `engine` is
+    the engine that the user named.
     """
 
     build: str | None = None
@@ -115,7 +115,7 @@ class ProgramsRequest:
     def engine_spec(self) -> str | None:
         """Return the engine to open.
 
-        It is the named engine, or else the engine of the named build, or this host for a directory. None means the
+        This is the named engine, or else the engine of the named build, or this host for a directory. None means the
         engine of the workspace.
         """
         if self.engine is not None or (self.build is None and self.directory is None):

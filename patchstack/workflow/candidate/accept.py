@@ -98,7 +98,7 @@ class Terms:
 
     @property
     def known_gates(self) -> Suite | None:
-        """The suite without the gates that come with the candidate. It is None if no gate is left."""
+        """The suite without the gates that come with the candidate. The result is None if no gate is left."""
         if self.suite is None:
             return None
         left = self.brings.without(self.suite)
@@ -175,7 +175,7 @@ def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _switches(brings: Brings) -> Iterator[AcceptStep]:
-    """Yield the steps of switches that no gate proves. They are accepted for the given reason."""
+    """Yield the steps of switches that no gate proves. Such switches are accepted for the given reason."""
     for one in brings.unproven:
         for switch in one.switches:
             yield AcceptStep(

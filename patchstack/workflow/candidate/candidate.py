@@ -29,7 +29,8 @@ class CandidateRange:
     """Candidates of a series.
 
     The commits are the fork's commits up to the last candidate. The last `count` of them are new. `before` is the
-    parent commit of the first new commit. It is the end of the accepted prefix, or the pin if nothing is accepted yet.
+    parent commit of the first new commit. This parent is the end of the accepted prefix, or the pin if nothing is
+    accepted yet.
     """
 
     config: SeriesConfig

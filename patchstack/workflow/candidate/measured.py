@@ -214,7 +214,7 @@ def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observat
 def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) -> dict[str, dict[str, Any]]:
     """Return the inputs of builds by key.
 
-    They come from the two given builds, the store, and the comparison itself.
+    The inputs come from the two given builds, the store, and the comparison itself.
     """
     found = read_builds(directory)
     for one in built:

@@ -30,8 +30,8 @@ BEFORE = "before"
 class NewGate:
     """A gate that a commit adds: its name in the message, and its definition in the workspace.
 
-    `brought` is set if the policy does not have the gate, only the change's own workspace file. Then the gate is not
-    trusted.
+    `brought` is set if the policy does not have the gate, only the change's own workspace file. In that case, the gate
+    is not trusted.
     """
 
     commit: str

@@ -36,7 +36,7 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
     """Return the known evidence on exactly these commits, in the form of a decision's evidence.
 
-    It is empty if there is no evidence, or if the file is damaged.
+    The result is empty if there is no evidence, or if the file is damaged.
     """
     try:
         document = json.loads(_path(root, way).read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Judge the comparisons of a decision again.
 
-They are read from the files that the decision names. The results are compared with its steps.
+The comparisons are read from the files that the decision names. The results are compared with its steps.
 """
 
 from __future__ import annotations

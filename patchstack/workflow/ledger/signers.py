@@ -17,7 +17,7 @@ DEFAULT = "ledger/allowed_signers"
 def find_signers(given: str, root: Path) -> Signers:
     """Return the list of signers that `FILE|REF` names.
 
-    It is a file outside the repository of `root`, or a `REF` or `REF:PATH` in that repository.
+    The list is a file outside the repository of `root`, or a `REF` or `REF:PATH` in that repository.
 
     Raises `UsageError` for a list in the tree under test, and `MissingError` if it does not exist.
     """

@@ -1,6 +1,6 @@
 """Derive the verdicts of a decision again.
 
-The gates themselves derive them from the records that the decision names.
+The gates themselves derive the verdicts from the records that the decision names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The changes between two pins that matter for builds: CMake options, the required CUDA version, submodules.
 
-They are read from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
+The changes are read from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
 """
 
 from __future__ import annotations

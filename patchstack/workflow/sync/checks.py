@@ -1,7 +1,7 @@
 """The checks before a sync moves the pin.
 
-They are the commands of the policy, and its suite on a build of the new branch. Every finished step is written to the
-sync's report.
+The checks are the commands of the policy, and its suite on a build of the new branch. Every finished step is written to
+the sync's report.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Proving:
 
 
 ProvingOf = Callable[[], AbstractContextManager[Proving]]
-"""Opens the engine. It is called only after the commands succeeded."""
+"""Opens the engine. The engine is opened only after the commands succeeded."""
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
     """Return the checks of an earlier `--accept` that failed or was interrupted.
 
-    They have `verdict` (None before the end) and `steps`. Return None if no accept was started, or if the branch
+    The result has `verdict` (None before the end) and `steps`. Return None if no accept was started, or if the branch
     changed since then.
     """
     if state.phase is not Phase.READY or state.report is None:

@@ -1,6 +1,6 @@
 """Compare every patch's change on the new pin with the old one.
 
-It is the same change, the same change with different context, or a different change.
+The result is the same change, the same change with different context, or a different change.
 """
 
 from __future__ import annotations

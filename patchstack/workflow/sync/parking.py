@@ -1,6 +1,6 @@
 """Park or unpark a patch.
 
-This is a sync onto the same pin, with one patch fewer or one patch more.
+Parking or unparking is a sync onto the same pin, with one patch fewer or one patch more.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
     """Return the new branch's name.
 
-    It is the fork's name with the action and the patch. If the fork already has that name, a counter is added.
+    This is the fork's name with the action and the patch. If the fork already has that name, a counter is added.
     """
     name = f"{_MARK.sub('', branch)}-with{'' if parking.back else 'out'}-{parking.number:04d}"
     count = 1

@@ -1,6 +1,6 @@
 """The state of a sync as a file.
 
-It is written atomically after every step, so an interrupted run can continue.
+The file is written atomically after every step, so an interrupted run can continue.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ class SyncTree:
     def keep(self, label: str) -> str:
         """Keep the checked-out commit under a ref, and return the name of the ref.
 
-        If nothing is in conflict, all changes are kept with it.
+        If nothing is in conflict, uncommitted changes to tracked files are kept too.
         """
         kept = b"" if self.unmerged() else self._git("stash", "create", "kept by patchstack sync")
         commit = kept.decode().strip() or self.head()
