@@ -41,8 +41,8 @@ def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
 def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
     """Return the error, with a better hint if possible.
 
-    If an image with the plain name exists, the hint of the error tells how to use this image. It is used only on
-    request, because a plain name does not show what the image was built from.
+    If an image with the plain name exists, the hint of the error tells how to use this image. Such an image is used
+    only on request, because a plain name does not show what the image was built from.
     """
     plain = wanted.image
     try:

@@ -56,9 +56,9 @@ def local_digest(root: Path, memory: Path) -> str:
 
 
 def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: Path) -> str:
-    """Return the digest of a directory on the engine's machine. It is computed there, in a container of an image that
-    has `find` and `sha256sum`. Raises the errors of `Engine.run`, and `MissingError` if the directory cannot be
-    read."""
+    """Return the digest of a directory on the engine's machine. The digest is computed there, in a container of an
+    image that has `find` and `sha256sum`. Raises the errors of `Engine.run`, and `MissingError` if the directory cannot
+    be read."""
 
     def ask(script: str) -> str:
         said = bytearray()

@@ -131,8 +131,8 @@ class Variants:
 
 
 def builders_directory() -> Path:
-    """Return the directory of the recipes and of `variants.yaml`. It is in the installed package, or next to it in a
-    checkout."""
+    """Return the directory of the recipes and of `variants.yaml`. The directory is in the installed package, or next to
+    the package in a checkout."""
     package = Path(patchstack.__file__).parent
     return next(
         (place for place in (package / "builders", package.parent / "builders") if (place / "variants.yaml").is_file()),

@@ -82,7 +82,7 @@ def binaries(directory: Path) -> tuple[Binary, ...]:
 
 
 def survey(directory: Path) -> Survey:
-    """Return the content of `bin` in the directory of a build. It is empty if `bin` does not exist."""
+    """Return the content of `bin` in the directory of a build. The content is empty if `bin` does not exist."""
     found, links, problems = _walk(directory / BIN)
     files = []
     for name, path in found:

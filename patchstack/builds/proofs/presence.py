@@ -23,8 +23,8 @@ def wanted_paths(claim: Claim) -> tuple[str, ...]:
 def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurrence]]) -> Proof:
     """Return the proof that no file contains a directory of the build machine.
 
-    It also proves that binaries search for libraries only in their own directory and in the directories that the claim
-    allows. `hits` has the paths that were found, by file.
+    The proof also covers that binaries search for libraries only in their own directory and in the directories that the
+    claim allows. `hits` has the paths that were found, by file.
     """
     wrong = []
     for file in survey.files:
@@ -62,7 +62,7 @@ def _allowed(entry: str, claim: Claim) -> bool:
 
 
 MACHINES = {"linux/amd64": "EM_X86_64", "linux/arm64": "EM_AARCH64"}
-"""The ELF machine of each platform. All of them are 64-bit."""
+"""The ELF machine of each platform. All these machines are 64-bit."""
 _NAMES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64", "EM_386": "i386", "EM_ARM": "arm", "EM_RISCV": "riscv"}
 _LIBRARY = re.compile(r"\.so(\.[0-9]+)*\Z")
 
@@ -70,8 +70,8 @@ _LIBRARY = re.compile(r"\.so(\.[0-9]+)*\Z")
 def exists(survey: Survey, claim: Claim) -> Proof:
     """Return the proof about the targets.
 
-    It shows that every target is a program that can be started, and that the build left only files and links to them.
-    The proof is INVALID if no target was named, because then no file can be missing.
+    The proof shows that every target is a program that can be started, and that the build left only files and links to
+    them. The proof is INVALID if no target was named, because then no file can be missing.
     """
     wrong = list(survey.problems)
     if not survey.files:

@@ -91,7 +91,7 @@ class CcacheEntry(Part, frozen=True, kw_only=True):
 class Rejection(Part, frozen=True, kw_only=True):
     """The reason why the source does not compile: the first real error and its place.
 
-    `patch` is the patch that added the line. It is null if the line is upstream's, or if the origin is unknown.
+    `patch` is the patch that added the line. `patch` is null if the line is upstream's, or if the origin is unknown.
     `origin` describes the origin. `block` has the lines of the log to show.
     """
 

@@ -98,7 +98,7 @@ class Store:
 
     @contextlib.contextmanager
     def draft(self, key: str) -> Iterator[Path]:
-        """Yield an empty directory for a new build. It is removed at the end, unless `commit` moved it."""
+        """Yield an empty directory for a new build. The directory is removed at the end, unless `commit` moved it."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._sweep()
         directory = self.root / f".draft-{key[:12]}-{tag()}-{secrets.token_hex(3)}"
