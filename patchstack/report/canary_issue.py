@@ -80,7 +80,7 @@ def _of_canary(document: Report) -> TypeGuard[_Canary]:
 
 
 def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> str:
-    """Return the title. `built` describes a failed build. It is empty if no build failed."""
+    """Return the title. `built` describes a failed build; empty if no build failed."""
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))

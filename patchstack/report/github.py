@@ -32,7 +32,7 @@ class Level(StrEnum):
 class Annotation:
     """A remark on a line of a file.
 
-    `file` is relative to the repository's root. It is None if the remark is not about a file. `line` counts from 1.
+    `file` is relative to the repository's root; None if the remark is not about a file. `line` counts from 1.
     """
 
     level: Level

@@ -39,8 +39,8 @@ def require_page() -> None:
 class Gaps:
     """The gaps in the streams of all requests, in ms.
 
-    `tokens` has the gaps between tokens (ITL). It is empty if the number of tokens in a chunk is unknown. `chunks` has
-    the gaps between chunks with content (ICL).
+    `tokens` has the gaps between tokens (ITL); empty if the token count of a chunk is unknown. `chunks` has the gaps
+    between chunks with content (ICL).
     """
 
     tokens: Sequence[float]

@@ -51,7 +51,8 @@ class Table:
 
 
 def print_table(table: Table) -> None:
-    """Print a table to stdout. It is fitted to the width of a terminal. Elsewhere every cell is printed in full."""
+    """Print a table to stdout. The table is fitted to the width of a terminal. Elsewhere every cell is printed in
+    full."""
     table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
     if terminal(sys.stdout):
         from rich.console import Console

@@ -30,7 +30,7 @@ _PLAIN = 30.0  # seconds between two lines if stderr is not a terminal
 class TaskScreen:
     """Shows the open tasks. It is a `patchstack.tasks.Watcher`.
 
-    `durations` returns the directory in which durations are stored. It is called only if a duration is needed.
+    `durations` returns the directory in which durations are stored. `durations` is called only if a duration is needed.
     Durations are also stored with `--quiet`.
     """
 

@@ -28,7 +28,7 @@ class BenchRow(Part, frozen=True, kw_only=True):
     """A row of a comparison.
 
     `margin`, `guard_margin`, `estimate`, `low` and `high` are B / A - 1, as fractions, and positive if B is better.
-    `low` and `high` are null if no bound has been shown yet. They and `estimate` are null if no pair counts.
+    `low` and `high` are null if no bound has been shown yet. `estimate` and both bounds are null if no pair counts.
 
     `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` has the largest
     e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs, null if
@@ -67,9 +67,9 @@ class BenchReference(Part, frozen=True, kw_only=True):
 class BenchPair(Part, frozen=True, kw_only=True):
     """A pair of runs.
 
-    `second` is the side that ran second, as decided by the coin. `thrown` tells why the pair does not count. It is
-    empty if the pair counts. `ratios` has B / A for each row, above 1 if B is better. `keys` are the keys of the
-    observations, by slot.
+    `second` is the side that ran second, as decided by the coin. `thrown` tells why the pair does not count; empty if
+    the pair counts. `ratios` has B / A for each row, above 1 if B is better. `keys` are the keys of the observations,
+    by slot.
     """
 
     number: int

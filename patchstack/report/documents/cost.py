@@ -121,7 +121,7 @@ class CostDecode(Part, frozen=True, kw_only=True):
 class CostOutweigh(Part, frozen=True, kw_only=True):
     """The smallest number of streams at which KV and state need more bytes than the weights.
 
-    It is null if it is above 4096.
+    The number is null if it is above 4096.
     """
 
     context_tokens: int

@@ -33,7 +33,7 @@ class GpuEntry(Part, frozen=True, kw_only=True):
 class HardwareEntry(Part, frozen=True, kw_only=True):
     """A machine.
 
-    `memory` is in bytes. It is null if unknown. Machines with the same `identity` give results that can be compared.
+    `memory` is in bytes; null if unknown. Machines with the same `identity` give results that can be compared.
     """
 
     host: str
@@ -67,7 +67,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 class PreflightEntry(Part, frozen=True, kw_only=True):
     """The results of all checks.
 
-    `verdict` is PASS or INVALID. It is never FAIL, because an unfit machine says nothing about a build. `waited` is in
+    `verdict` is PASS or INVALID, never FAIL, because an unfit machine says nothing about a build. `waited` is in
     seconds.
     """
 

@@ -145,7 +145,7 @@ class TraceCheck(Part, frozen=True, kw_only=True):
 class TraceFact(Part, frozen=True, kw_only=True):
     """A single figure as the screen shows it.
 
-    `invalid` tells why the figure must not be used. It is empty if the figure may be used.
+    `invalid` tells why the figure must not be used; empty if the figure may be used.
     """
 
     trace: str
@@ -168,7 +168,7 @@ class TraceDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace/1
     """One log, or several logs that were read as one.
 
     `overlong_lines` is the number of lines that were too long to keep. `unended` is true if the last line of a log has
-    no newline. Then that line may be incomplete.
+    no newline, so that this line may be incomplete.
     """
 
     sources: tuple[TraceSource, ...]

@@ -38,7 +38,7 @@ class ProblemEntry(Part, frozen=True, kw_only=True):
 class PatchEntry(Part, frozen=True, kw_only=True):
     """A row of the table.
 
-    It is either a patch or a fork commit without a patch. For the latter, `file` and `number` are null.
+    It is either a patch or a fork commit without a patch. For a fork commit, `file` and `number` are null.
     """
 
     file: str | None
