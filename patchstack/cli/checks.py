@@ -83,7 +83,7 @@ def show_checks(series: str, rows: Sequence[CheckRow], lines: Sequence[str] | No
 
 
 def code_of(rows: Sequence[CheckRow] | None) -> Exit:
-    """Return the exit code of checks. It is 0 if there are no checks."""
+    """Return the exit code of checks. The code is 0 if there are no checks."""
     from patchstack.verdict import exit_code
 
     return exit_code(row.verdict for row in rows) if rows else Exit.HOLDS
