@@ -145,8 +145,8 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
 def numbers(text: str, what: str) -> tuple[int, ...]:
     """Return whole numbers of at least 0 from a list like `1,8,32`, or from a range like `1..256`.
 
-    A range gives its first number, the doubles of this number, and its last number. Raises `UsageError` for any other
-    text, and for a number above 2^30.
+    A range gives its first number, repeated doubles of this number (of 1 if it is 0), and its last number. Raises
+    `UsageError` for any other text, and for a number above 2^30.
     """
     first, dots, last = text.partition("..")
     try:
