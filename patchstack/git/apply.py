@@ -50,8 +50,8 @@ class Problem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The result of applying a patch: its tree, or the problems. `tree` is None if there are problems. `left_to_git` is
-    the reason why git itself applied the patch, if it did. `offset` is then the largest distance in lines between a
-    hunk and the line in its header. `warnings` name hunks that git accepts but probably puts in the wrong place."""
+    the reason why git itself applied the patch, if it did. `offset` is the largest distance in lines between a hunk and
+    the line in its header. `warnings` name hunks that git accepts but probably puts in the wrong place."""
 
     tree: str | None
     problems: tuple[Problem, ...] = ()
@@ -65,7 +65,7 @@ class Outcome:
 
 
 MOST_OF_FILE = 400_000
-"""The maximum number of lines of a file that is patched here."""
+"""The maximum number of lines in a file that this module patches."""
 
 
 class _Lines:
@@ -126,7 +126,7 @@ class Applier:
     def apply(self, data: bytes) -> Outcome:
         """Apply one patch file. It is applied completely, or not at all if it has problems.
 
-        Raises `MissingObject` if the content of a touched file is not available.
+        Raises `MissingObject` if a touched file's content is not available.
         """
         try:
             if too_large(data):
@@ -175,7 +175,8 @@ class Applier:
                 raise Unsupported(f"{kind} at the path of a file", diff.line)
 
     def _edit(self, diff: FileDiff, data: bytes, effort: Effort) -> tuple[int, str] | Problem:
-        """Return the new mode and blob of a diff, or the problem. Mode and blob have no meaning for a deletion."""
+        """Return the file's mode and blob after a diff, or the problem. Mode and blob have no meaning for a
+        deletion."""
         path = diff.path.decode("utf-8", "replace")
         lines: Sequence[bytes] = (b"",)
         mode, old_oid = diff.new_mode or FILE, ""
@@ -220,7 +221,7 @@ class Applier:
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
     """Return a warning for each hunk that inserts without context. git puts such a hunk at the end of the file instead
-    of its line."""
+    of at its line."""
     return [
         _fooled_at(diff.path, hunk.header)
         for diff in diffs

@@ -1,4 +1,4 @@
-"""Create commits from patch files as `git am` would. The ids of these commits are always the same."""
+"""Create commits from patch files as `git am` would. The same patch files always give the same commit ids."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Author:
         """Return the id and the bytes of the commit for a patch file, with the given tree and parent.
 
         Author, date and message come from the mail. A mail has no committer, so the commit's committer is the author,
-        with the author's date. If the mail has no author, the author is `patchstack`. If the mail has no date, the date
-        is that of the pin. `subject` is used if the file has no subject.
+        with the author's date. If the mail has no author, the author is `patchstack`. If the mail has no date, the
+        pin's date is used. `subject` is used if the file has no subject.
         """
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
         message = self._root / "message"
@@ -80,7 +80,7 @@ class Author:
 
 @contextlib.contextmanager
 def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
-    """Open an `Author` for a pin. The block keeps the author's temporary directory."""
+    """Open an `Author` for a pin. Its temporary repository is removed at the end of the `with` block."""
     try:
         with bare_repository() as root:
             yield Author(root, base, base_raw)

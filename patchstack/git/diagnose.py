@@ -23,15 +23,14 @@ _DAMAGES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The outcome with explanations added to its problems. `fuzz` is whether the complete patch would apply with
-    fuzz."""
+    """An outcome whose problems have explanations. `fuzz` is true if the complete patch would apply with fuzz."""
 
     outcome: Outcome
     fuzz: bool
 
 
 def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outcome) -> Diagnosis:
-    """Examine a patch that was refused on a tree, and add remarks that help the user to its problems."""
+    """Examine a refused patch, and add helpful remarks to its problems."""
     if too_large(data):
         return Diagnosis(outcome=outcome, fuzz=False)
     damages = find_damage(data)

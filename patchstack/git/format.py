@@ -64,8 +64,8 @@ class FormattedCommit:
 
 class Formatting:
     """Commits that git is formatting as patch files. A long series is split into parallel parts, because one git
-    process uses only one core. `known` are patches that need not be written, by commit. `jobs` are the parts, by the
-    position of the first commit in each."""
+    process uses only one core. `known` maps commit ids to patches that need not be written again. `jobs` maps the
+    position of each part's first commit to the part."""
 
     def __init__(
         self,
@@ -118,8 +118,8 @@ def formatting(
 
 
 def diff_trees(root: Path, old: str, new: str) -> bytes:
-    """Return the diff of two trees in the same form as `formatting` writes it. `root` is a repository of ours that has
-    the trees."""
+    """Return the diff of two trees in the same form as `formatting` writes it. `root` is one of our repositories, and
+    has both trees."""
     chosen = [option for option in _OPTIONS if option.startswith(_DIFF_OPTIONS)]
     return _git(root, "diff-tree", "-r", "--patch", *chosen, "--unified=3", old, new, config=_CONFIG)
 
@@ -143,8 +143,8 @@ def _without_functions(text: bytes) -> bytes:
 
 
 def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of wanted commits to format in parallel. There are two ranges for each core, because some take
-    longer than others. No range is short."""
+    """Yield ranges of wanted commits to format in parallel. There are up to two ranges for each core, because some take
+    longer than others. The number of ranges is limited, because each range needs a git process."""
     number = max(1, min(2 * (os.cpu_count() or 1), 8, sum(wanted) // 8))
     longest = -(-sum(wanted) // number)
     first = 0
@@ -181,8 +181,8 @@ def _slug(name: str) -> str:
 
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
-    """Return git's stable patch-id of each patch file. The id is empty if git gives none, for pure mode changes and
-    texts without a diff."""
+    """Return git's stable patch-id of each patch file. The id is empty if git gives none: for pure mode changes, and
+    for text without a diff."""
     if not texts:
         return ()
     marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]

@@ -73,9 +73,9 @@ class GitApply:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
-        """Apply a patch file to a tree, completely or not at all. The offsets of a `costly` patch are not read.
+        """Apply a patch file to a tree, completely or not at all. If the patch is `costly`, its offsets are not read.
 
-        Raises `MissingObject` if a needed content is not available.
+        Raises `MissingObject` if the content of a needed file is not available.
         """
         large = too_large(data)
         self._fill_index(overlay.write())

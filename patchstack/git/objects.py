@@ -46,19 +46,19 @@ class MissingObject(MissingError):
         self.oid = oid
 
     def during(self, task: str) -> MissingObject:
-        """Return the same error with the name of the task that needed the object."""
+        """Return the same error, with the task that needed the object added to the message."""
         self.message = f"{task}: {self.message}"
         return self
 
 
 class NotARepository(UsageError):
-    """A path that is not a git repository, or is a repository of an unsupported kind."""
+    """The path is not a git repository, or the repository is of an unsupported kind."""
 
     code = "PS0312"
 
 
 class NoSuchRepository(MissingError):
-    """A path that does not exist, although a repository was expected there."""
+    """The path of a repository does not exist."""
 
     code = "PS0313"
 
@@ -104,7 +104,7 @@ class MadeObjects:
             self._spill(*self._held.popitem(last=False))
 
     def get(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of a new object. Return None for any other object."""
+        """Return the type and content of a new object. Return None for any other object."""
         held = self._held.get(oid)
         if held is not None:
             return held
@@ -132,8 +132,8 @@ class MadeObjects:
 
 class Objects:
     """The objects of one or more repositories, read-only, and new objects in memory. `fetch`, if set, is called with
-    missing objects, and may add a directory that has these objects. `hint` is the hint in the error for an object that
-    stays missing. `made` has the new objects."""
+    missing objects, and may add a directory that has these objects. `hint` is the hint of the error for an object that
+    is still missing. `made` has the new objects."""
 
     def __init__(self) -> None:
         self._odb: StoredObjects | None = None
@@ -147,7 +147,7 @@ class Objects:
         self.hint = "the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL"
 
     def add_directory(self, directory: Path, where: str) -> None:
-        """Also read from this object directory and its alternates. `where` is the name of the directory in errors."""
+        """Also read from this object directory and its alternates. `where` names the directory in errors."""
         if directory in self.directories:
             return
         if self._odb is None:
@@ -160,7 +160,7 @@ class Objects:
         self.directories.append(directory)
 
     def read(self, oid: str) -> tuple[str, bytes]:
-        """Return kind and content of an object. Raises `MissingObject`."""
+        """Return the type and content of an object. Raises `MissingObject`."""
         found = self.find(oid)
         if found is None and self.fetch is not None:
             self.fetch([oid])
@@ -170,20 +170,20 @@ class Objects:
         return found
 
     def find(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object. Return None if it is missing. Fetches nothing."""
+        """Return the type and content of an object. Return None if the object is missing. Fetches nothing."""
         return self.made.get(oid) or self._stored(oid)
 
     def read_ahead(self, oids: Iterable[str]) -> None:
-        """Prepare to read objects that are needed soon. They are best given in the order of use. This changes no
-        result, and fetches nothing."""
+        """Request objects that are needed soon, preferably in the order of use. This does not change any result, and
+        fetches nothing."""
         known = self._remembered or {}
         ids = [oid for oid in oids if oid not in self.made and oid not in known and FULL_ID.match(oid)]
         if self._odb is not None and ids:
             self._odb.read_ahead(ids)
 
     def remember(self) -> None:
-        """Cache the objects that are read from now on, up to a limit. This is for callers that read the same contents
-        again."""
+        """Cache the objects that are read from now on, up to a limit. Call this before reading the same objects
+        repeatedly."""
         self._remembered = {}
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
@@ -220,7 +220,7 @@ class Objects:
         return not self.missing((oid,))
 
     def missing(self, oids: Iterable[str]) -> list[str]:
-        """Return those objects that are missing, each once, in the given order."""
+        """Return the missing objects in the given order, without repetition."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self.made]
         ids = [oid for oid in wanted if FULL_ID.match(oid)]
         absent = frozenset(self._odb.missing(ids) if self._odb is not None else ids)

@@ -14,7 +14,7 @@ SYMLINK = 0o120000
 SUBMODULE = 0o160000
 
 Entry = tuple[int, str]
-"""Mode and object id of a path."""
+"""The mode and object id of a path."""
 
 _NOTHING: Entry = (0, "")
 
@@ -22,9 +22,9 @@ _NOTHING: Entry = (0, "")
 class _Node:
     """A directory that was read.
 
-    `entries` has files as (mode, id). It has a subdirectory as an id until the subdirectory is read. `raw` are the
-    bytes of the tree object, if they were computed. `places` are the offsets of the ids in `raw`, because most edits
-    change only these 20 bytes. `touched` are the subdirectories that changed since the last write.
+    `entries` has the mode and id of each file and subdirectory. `children` has the subdirectories that were read. `raw`
+    are the bytes of the tree object, if they were computed. `places` are the offsets of the ids in `raw`, because most
+    edits change only these 20 bytes. `touched` are the subdirectories that changed since the last write.
     """
 
     __slots__ = ("children", "entries", "oid", "places", "raw", "touched")
@@ -74,8 +74,8 @@ class TreeOverlay:
         self._root = self._load(tree)
 
     def entry(self, path: bytes) -> Entry | None:
-        """Return mode and id of the file, link, submodule or directory at a path. The id of a directory is that of the
-        last `write`. Return None if nothing exists at the path."""
+        """Return the mode and id of the file, link, submodule or directory at a path. The id of a directory is that of
+        the last `write`. Return None if nothing exists at the path."""
         *parents, name = path.split(b"/")
         node = self._descend(parents)
         return None if node is None else node.entries.get(name)
@@ -124,7 +124,7 @@ class TreeOverlay:
     def read_ahead(self, paths: Iterable[bytes]) -> None:
         """Prepare to read the files at these paths: read their directories, one level at a time, and request the files.
 
-        This changes no result. The code that needs an object reports the error if the object is missing.
+        This does not change any result. A missing object is reported later, by the code that needs it.
         """
         files: list[str] = []
         level = [(self._root, path.split(b"/")) for path in paths]

@@ -28,7 +28,7 @@ from patchstack.workspace.model import is_url
 # A branch, a tag or a commit id. This is slightly stricter than git check-ref-format.
 _REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
 _DEPTHS = (64, 512, 4096, 2147483647)
-# The refs in which a clone stores the branches of its upstream, the best first. `HEAD` may be a branch of a fork.
+# The refs of a clone that may have upstream's newest commit, in order of preference. `HEAD` may be a branch of a fork.
 _TIPS = (
     *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
     *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
@@ -102,7 +102,8 @@ class Remote:
 
     @property
     def note(self) -> str:
-        """The text to add after the name of the repository in messages if its state may be outdated."""
+        """The text that follows the repository's name in messages. It is empty unless the repository's state may be
+        outdated."""
         return " as last fetched" if self._by_url and self.cache.offline else ""
 
     @property
@@ -114,8 +115,8 @@ class Remote:
         return "check the network, and run it again: fetched objects are kept"
 
     def commit(self, oid: str) -> Repository:
-        """Return a repository for reading a commit and its trees. From a URL, the commit is fetched by its full id. A
-        repository at a path is not checked for the commit."""
+        """Return a repository for reading a commit and its trees. From a URL, the commit is fetched by its full id. For
+        a path, the commit may be missing."""
         if self._by_url and (self._opened is None or not _has(self._opened, oid)):
             self._opened = self.cache.commit(self.where, oid)
         return self._open()
@@ -141,8 +142,8 @@ class Remote:
         return Reached(repository=repository, rev=tip, name=name)
 
     def resolve(self, ref: str, what: str, *, until: str) -> tuple[Repository, Commit]:
-        """Return the commit that a ref names in this repository alone, and the repository with its history back to
-        `until`. Errors begin with `what`."""
+        """Return a repository with the history of a ref back to `until`, and the ref's commit. Other repositories are
+        not searched for the ref. Errors begin with `what`."""
         found = self.reach(ref, until=until)
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
@@ -169,7 +170,7 @@ class Remote:
 
 
 class Cache:
-    """Partial bare clones below one directory, one for each URL. `root` is called for the directory when it is first
+    """Partial bare clones below one directory, one for each URL. `root` returns the directory, and is called when it is
     needed.
 
     Two processes may use the cache at once, because each clone has a lock. `offline` uses existing objects and fetches

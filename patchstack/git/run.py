@@ -98,7 +98,7 @@ def fetch(
     """Fetch refs, or the ids on stdin, from a URL into our partial clone, without blobs.
 
     The user's network configuration applies, but the user's remotes and hooks do not. `on_stderr` receives git's
-    progress lines. `hold` are descriptors of locks that git holds too.
+    progress lines. `hold` lists lock descriptors that git inherits, so that the locks are held until git ends.
     """
     remote = "patchstack-cache"
     settings = ["-c", "protocol.version=2", *_NO_HOOKS, *_BARE_TOO, "-c", f"remote.{remote}.url={url}", *_NO_UPKEEP]

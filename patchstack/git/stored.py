@@ -44,12 +44,12 @@ class StoredObjects:
         self._checks.end()
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object. Return None if it is not stored. Raises `Damaged`."""
+        """Return the type and content of an object. Return None if the object is not stored. Raises `Damaged`."""
         return self._contents.ask(oid)
 
     def read_ahead(self, oids: Iterable[str]) -> None:
-        """Ask git for objects that `read` will need soon, and do not wait for the answers. The objects are best given
-        in the order of use. This changes no result. Objects above a limit are ignored."""
+        """Ask git for objects that `read` will need soon, and do not wait for the answers. The objects should be in the
+        order of use. This does not change any result. Objects above a limit are ignored."""
         self._contents.ask_ahead(oids)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
@@ -68,7 +68,7 @@ class _Batch:
         self._git: _Running | None = None
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object. Return None if git does not have it. Raises `Damaged`."""
+        """Return the type and content of an object. Return None if git does not have the object. Raises `Damaged`."""
         running = self._running()
         try:
             return running.ask(oid)
@@ -144,8 +144,8 @@ class _Running:
             self._ask("\n".join(new))
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return kind and content of an object. Return None if git does not have it. Raises `Damaged`, also if the
-        damaged object was requested before this one."""
+        """Return the type and content of an object. Return None if git does not have the object. Raises `Damaged`, even
+        if the damaged object was requested before this one."""
         early = self._early.pop(oid, None)
         if early is not None:
             self._room += len(early[1])

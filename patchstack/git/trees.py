@@ -11,7 +11,8 @@ from patchstack.git.overlay import DIRECTORY, SUBMODULE, Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathChange:
-    """A path at which two trees differ: mode and id on each side. A side is None if the path does not exist there."""
+    """A path at which two trees differ, with its mode and id in each tree. None means that the path does not exist in
+    that tree."""
 
     path: bytes
     old: Entry | None

@@ -42,8 +42,8 @@ class UpstreamCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRange:
-    """Upstream from the pin to `tip`. `ref` is the name of the tip, which is the user's name or the name of the ref
-    that was chosen."""
+    """Upstream from the pin to `tip`. `ref` names the tip: it is the ref that the user gave, or the ref that was
+    chosen."""
 
     pin: Commit
     tip: Commit
@@ -52,7 +52,7 @@ class UpstreamRange:
 
 
 class ShallowRange(MissingError):
-    """The clone is shallow and lacks some of the commits up to `tip`."""
+    """The clone is shallow and lacks some commits between the pin and `tip`."""
 
     code = "PS0317"
 
@@ -66,7 +66,7 @@ class ShallowRange(MissingError):
 
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
     """Return the commit of a ref of upstream. `what` is the name of the option. If the user `named` a ref, errors begin
-    with this name.
+    with the name of the option.
 
     Raises the same errors as `Repository.resolve_commit`.
     """

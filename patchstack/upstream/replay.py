@@ -11,7 +11,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Step = Callable[[int, tuple[T, ...]], tuple[tuple[T, ...], R]]
-"""Tries one patch, given by its index, on the contents of its places. Returns the contents after the patch, and the
+"""Tries one patch, given by its index, on the contents at its places. Returns the contents after the patch, and the
 result."""
 
 

@@ -46,7 +46,8 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDiff:
-    """The change of one file. `old` is None for a creation, and `new` is None for a deletion. They differ for a rename.
+    """The change of one file. `old` is None for a creation, and `new` is None for a deletion. The two names differ for
+    a rename.
 
     `new_mode` is None if the diff does not set a mode. `old_id` and `new_id` are the ids of the `index` line, as
     written.
@@ -183,7 +184,7 @@ def _quoted(text: bytes) -> list[bytes]:
 
 
 def unescaped(word: bytes) -> bytes:
-    """Return a name without git's C-style quoting. A badly quoted name is returned nearly unchanged."""
+    """Return a name without git's C-style quoting. A backslash before any other character is removed."""
     if b"\\" not in word:
         return word
 
@@ -195,7 +196,7 @@ def unescaped(word: bytes) -> bytes:
 
 
 class _Reader:
-    """Walks over the lines of one patch file."""
+    """Reads the lines of one patch file in order."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -259,7 +260,7 @@ class _Reader:
         return self._described(first, second, seen, start)
 
     def _described(self, first: bytes, second: bytes, seen: dict[bytes, bytes], start: int) -> FileDiff:
-        """Convert the header lines to a `FileDiff`. Refuse any combination that git does not write."""
+        """Convert the header lines to a `FileDiff`. Raises `Unsupported` for a combination that git does not write."""
         old: bytes | None = first
         new: bytes | None = second
         kinds: list[bytes] = []
@@ -295,7 +296,7 @@ class _Reader:
 
     def _kinds(self, first: bytes, second: bytes, seen: dict[bytes, bytes]) -> tuple[list[bytes], int | None]:
         """Return the kinds of change in the header lines (creation, deletion or rename), and the new mode if they set
-        it. Refuse contradictions."""
+        it. Raises `Unsupported` if the lines contradict each other."""
         kinds: list[bytes] = [key for key in _KINDS if key in seen]
         if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
             raise self._refuse("contradicting header lines")

@@ -13,14 +13,14 @@ LARGEST = 4 << 20
 MOST_LINES = 100_000
 """The maximum number of lines of a patch that is read here."""
 MOST_HUNKS = 10_000
-"""The maximum number of hunks of a patch whose hunks stay in memory for more than one step."""
+"""By default, lint and the comparison with GNU patch skip a patch that has this number of hunks or more."""
 
 
 A_FILE_LINE, A_PATCH_LINE = 30, 100
 """The allowed work in nanoseconds: for each line of the changed files, which git must read too, and for each line of
 the patch."""
 SPARE = 60_000_000
-"""The work in nanoseconds that is allowed in addition, for a patch or for a whole series."""
+"""The additional work that is allowed for a patch, or for a whole series, in nanoseconds."""
 
 
 class TooCostly(Unsupported):
@@ -48,5 +48,5 @@ class Effort:
 
 
 def unbounded() -> Effort:
-    """Return an unlimited effort, which is for our own patches."""
+    """Return an unlimited effort, for patches that patchstack itself created."""
     return Effort(1 << 62)

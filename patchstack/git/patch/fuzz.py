@@ -51,8 +51,8 @@ def place_with_fuzz(
 ) -> Placed | int:
     """Apply hunks to a file, each with the smallest possible fuzz, up to `most`.
 
-    If a hunk fits nowhere, or fits only after a last line without newline, return its number, counted from 1. Lines are
-    compared by `key`.
+    If a hunk fits nowhere, or fits only after a last line without newline, return its number, counted from 1. Two lines
+    are equal if `key` returns the same value for both.
     """
     tries = tries or Tries(1 << 62)
     tries.left -= len(content)

@@ -11,14 +11,14 @@ from heapq import merge
 from patchstack.git.patch.diff import Hunk, Unsupported
 from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, Effort, TooCostly, unbounded
 
-# Up to this distance from its own line, a hunk is tried line by line, before the whole file is searched.
+# Try a hunk at every line up to this distance from its expected line, before searching the whole file.
 _NEAR = 20
 _COMMON = 50  # a line that occurs more often than this does not help to place a hunk
 
 # Costs in nanoseconds: a try at a place, each line of the try, a line that is read in a search, a place that is found.
 _TRY, _COMPARED, _SCANNED, _FOUND = 400, 30, 30, 600
 _WIDEST = 50_000
-"""The maximum number of lines that are searched at once before or after a hunk's line."""
+"""The maximum number of lines in one step of the search before or after a hunk's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +122,8 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
 
 
 def effort_for(lines: Sequence[bytes], hunks: Sequence[Hunk], spare: int) -> Effort:
-    """Return the effort that is allowed for hunks on a file. `spare` nanoseconds are added to the effort that their
-    sizes allow."""
+    """Return the effort limit for placing hunks in a file. The limit grows with the sizes of the file and its hunks,
+    plus `spare` nanoseconds."""
     changed = sum(len(hunk.before) + len(hunk.after) for hunk in hunks)
     return Effort(A_FILE_LINE * len(lines) + A_PATCH_LINE * changed + spare)
 
@@ -277,7 +277,8 @@ def _above(
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
-    """Return whether each of `count` lines ends with a newline. Lines that are followed by context do."""
+    """Return whether each of `count` lines ends with a newline. This is true if another item of `lines` follows
+    them."""
     return at + count < len(lines)
 
 

@@ -134,10 +134,10 @@ def read_text(data: bytes) -> PatchText:
 
 
 def old_line(data: bytes, header: int, offset: int) -> int:
-    """Return the 1-based line of the patch file that has a line of a hunk's pre-image.
+    """Return the 1-based line number, in the patch file, of a line of a hunk's pre-image.
 
-    The hunk is the one whose header is on line `header`. The line of the pre-image is given by its `offset`, counted
-    from 0. Return `header` if the hunk has no such line.
+    `header` is the line number of the hunk's header. `offset` is the index of the line in the pre-image. Return
+    `header` if the pre-image has no such line.
     """
     before = -1
     for number, line in enumerate(data.split(b"\n")[header:], header + 1):
@@ -157,7 +157,7 @@ _BARE = re.compile(rb"@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@")
 
 
 def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
-    """Return up to `most` hunks that insert without context, each as path and header. The rest of the file is not
+    """Return the path and header of up to `most` hunks that insert without context. The rest of the file is not
     read."""
     found: list[tuple[bytes, bytes]] = []
     at = data.find(_NO_LINES)

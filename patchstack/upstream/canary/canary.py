@@ -50,7 +50,7 @@ class Question:
 def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, question: Question) -> Canary:
     """Apply a series to upstream's tip in memory and return the state of every patch. Writes nothing.
 
-    Raises `MissingObject` if the content of a touched file is not available.
+    Raises `MissingObject` if a touched file's content is not available.
     """
     with StrictChain(objects, series.patches) as chain:
         fetch_ahead(objects, chain, range_, all_commits=question.blame or question.search or question.timeline)
@@ -82,7 +82,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
 
 
 def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, all_commits: bool) -> None:
-    """If contents must be fetched, fetch all contents that the series needs in one step."""
+    """If any file must be fetched, fetch all files that the series needs in one step."""
     if objects.fetch is None:
         return
     trees = [range_.pin.tree, *(commit.tree for commit in range_.commits)] if all_commits else []
@@ -182,7 +182,7 @@ class _Rows:
         return found
 
     def _led(self, index: int) -> tuple[tuple[str, str], ...]:
-        """Return the files that a patch adds to a directory that upstream has renamed. Each file has its new path."""
+        """Return the files that a patch adds to directories that upstream renamed, each with its suggested new path."""
         found = []
         for path, change in self._diagnoser.own.of(index).items():
             if change.old is None and self._there[self._diagnoser.chain.touched.place[path]] is None:

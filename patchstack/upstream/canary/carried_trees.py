@@ -43,7 +43,7 @@ class CarriedTrees:
         self._known: dict[_State, _Carried] = {}
 
     def on(self, tree: str) -> SeriesTrees:
-        """Return the trees of the series on a tree of upstream. Raises `MissingObject` if the content of a file is not
+        """Return the trees of the series on a tree of upstream. Raises `MissingObject` if a file's content is not
         available."""
         before = tuple(self._touched.entries(tree))
         carried = self._known.get(before)

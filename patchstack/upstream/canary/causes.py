@@ -18,8 +18,8 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary, myers
 
 _MORE = 5 * SPARE
-"""The time limit for the search for unfitting hunks in one file, in nanoseconds. Above it, git's own message is the
-reason."""
+"""The limit of work for finding the hunks that do not fit in one file, in nanoseconds. If it is exceeded, git's own
+message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class Culprits:
         return found
 
     def changed(self, commit: UpstreamCommit) -> dict[bytes, tuple[Entry | None, Entry | None]]:
-        """Return the touched paths that a commit changes. Each path has its entries before and after the commit."""
+        """Return the touched paths that a commit changes, with the entries of each path before and after the commit."""
         before, after = self.entries[commit.index], self.entries[commit.index + 1]
         pairs = zip(self._touched.paths, before, after, strict=True)
         return {path: (old, new) for path, old, new in pairs if old != new}
@@ -174,8 +174,8 @@ class Culprits:
         return known
 
     def _text(self, path: bytes, entry: Entry | None) -> bytes:
-        """Return the text at a path, with a newline after every line. Return an empty text if the entry is not a
-        text."""
+        """Return the text at a path, with a newline added at its end. Return an empty string if the entry is not a text
+        file."""
         if entry is None or entry[0] not in (FILE, EXECUTABLE):
             return b""
         data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))

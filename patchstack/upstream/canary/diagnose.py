@@ -82,7 +82,7 @@ class Diagnoser:
         return bool(self._alone(Way.LAID, tree, index)[0])
 
     def changed(self, tree: str, index: int) -> bool:
-        """Return whether any path of a patch has a different content on a tree of upstream than at the pin."""
+        """Return whether any path of a patch has different content in a tree of upstream than at the pin."""
         place, there = self.chain.touched.place, self.chain.touched.entries(tree)
         return any(there[place[path]] != self._base[place[path]] for path in self.own.of(index))
 
@@ -100,8 +100,8 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Return the new paths of touched files that a tree of upstream no longer has at their old paths. Each new path
-        has its entry."""
+        """Return the new paths of touched files that a tree of upstream no longer has at their old paths, with the
+        entry of each new path."""
         found = self._moved.get(tree)
         if found is None:
             found = self._moved[tree] = {}
@@ -172,8 +172,7 @@ class Diagnoser:
         return self._dependent[index]
 
     def _made(self, path: bytes, index: int) -> bool:
-        """Return whether an earlier patch creates or removes a path, so that the series determines the state of the
-        path."""
+        """Return whether an earlier patch creates or removes a path, so that the path's state depends on the series."""
         changes = (self.own.of(before)[path] for before in self.ownership.touching(path, index))
         return any(change.old is None or change.new is None for change in changes)
 

@@ -12,7 +12,7 @@ from patchstack.upstream.canary.transplant import Transplant
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 _SHOWN = 4  # the maximum number of conflicting places that are reported for one patch
-_TOGETHER = 4  # the maximum number of commits in one reason; of a longer list only the last is named
+_TOGETHER = 4  # the maximum number of commits in one reason; for a longer list, only the last commit is named
 
 Fails = Callable[[str], Sequence[bool]]
 """Returns for each patch whether it fails in a chain over a tree."""

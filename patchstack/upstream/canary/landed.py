@@ -222,7 +222,7 @@ class Landing:
         return True
 
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
-        """Return the texts that a patch changes. Each has the path, the lines before and after the patch, and the edits
+        """Return the path of each text that a patch changes, its lines before and after the patch, and the edits
         between them."""
         own = self._diagnoser.own
         found = []
@@ -263,6 +263,6 @@ def drop_reason(like: Likeness) -> str:
 
 
 def commit_named(commit: UpstreamCommit) -> str:
-    """Return the name of an upstream commit: its pull request, its id and its day."""
+    """Return the name of an upstream commit: its pull request, its id and its date."""
     told = commit.date if commit.pr is None else f"{commit.oid[:12]}, {commit.date}"
     return f"upstream {commit.label} ({told})"

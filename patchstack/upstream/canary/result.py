@@ -78,8 +78,8 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A range of commits at which a patch fits in the same way. `patch` is an index. `first` and `last` are the first
-    and the last commit, and -1 is the pin."""
+    """A range of commits at which a patch fits in the same way. `patch` is an index. `first` and `last` are the indices
+    of the first and last commits; -1 means the pin."""
 
     patch: int
     first: int

@@ -103,7 +103,7 @@ def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]])
 
 _WORD = re.compile(r"[a-z0-9]{4,}")
 _PREFIX = re.compile(r"\b([a-z]{2,3})-(?=[a-z])")  # so that "de-dup" counts as "dedup"
-_STEM = 6  # two forms of a word must have the same prefix of this length
+_STEM = 6  # two forms of a word match if their prefixes of this length are equal
 
 
 def words(title: str) -> frozenset[str]:

@@ -26,12 +26,12 @@ from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.replay import Replay
 
 Content = str | int
-"""The content of a file: the id of a blob, or the number of a content that was created here."""
+"""The content of a file: the id of a blob, or the number of content that this module created."""
 Slot = tuple[int, Content] | None
 """The mode and content at a path."""
 
 Journal = tuple[tuple[int, Slot, Slot], ...]
-"""The changes of a patch. Each has the index of the path among the touched paths, and the slots before and after."""
+"""The changes of a patch: for each, the index of the path among the touched paths, and the slots before and after."""
 
 _Edits = tuple[tuple[int, Slot], ...]
 
@@ -56,7 +56,7 @@ class _Step:
 
 
 class _Contents:
-    """A cache of the lines of recently used contents. It also stores how the contents that were created here were
+    """A cache of the lines of recently used files. It also stores from which content and diff each new content was
     made."""
 
     LIMIT = 300_000_000  # approximate limit in bytes
@@ -73,8 +73,8 @@ class _Contents:
         self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
-        """Return a content after the hunks of a file were applied, and the largest offset of a hunk. The content is
-        None if the hunks do not fit. Raises `Unsupported` for a diff that must be applied by git."""
+        """Apply the hunks of a file. Return the new content and the largest offset of a hunk. The content is None if
+        the hunks do not fit. Raises `Unsupported` for a diff that must be applied by git."""
         key = (content, step.number)
         found = self._results.get(key)
         if found is None:
@@ -114,7 +114,7 @@ class _Contents:
         return list(map(self._same.setdefault, lines, lines))
 
     def blob(self, content: Content) -> str:
-        """Store the blob of a content, and return its id."""
+        """Store content as a blob and return the blob's id."""
         return content if isinstance(content, str) else self._objects.add("blob", b"\n".join(self.lines(content)))
 
     def _applied(self, content: Content | None, diff: FileDiff) -> tuple[Content | None, int]:
@@ -146,11 +146,11 @@ class Standing:
     given: tuple[Slot, ...]
 
     def slot(self, path: bytes) -> Slot:
-        """Return mode and content at a path of the patch."""
+        """Return the mode and content at a path of the patch."""
         return self.given[self.chain.places(self.index).index(self.chain.touched.place[path])]
 
     def lines(self, path: bytes) -> list[bytes] | None:
-        """Return the lines of a regular file. Return None for anything else. The caller must not change this list."""
+        """Return the lines of a regular file. Return None for any other entry. The caller must not change this list."""
         slot = self.slot(path)
         return self.chain.lines(slot[1]) if slot is not None and slot[0] in (FILE, EXECUTABLE) else None
 
@@ -381,7 +381,7 @@ def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
 
 def _crowded(paths: set[bytes]) -> set[bytes]:
     """Return the paths that are a parent directory of another path, or have another path as parent directory. If one of
-    them is created, the other may be removed."""
+    the two is created, the other may be removed."""
     found: set[bytes] = set()
     for path in paths:
         parent = path
@@ -393,7 +393,7 @@ def _crowded(paths: set[bytes]) -> set[bytes]:
 
 
 def _around(paths: set[bytes], crowded: set[bytes]) -> set[bytes]:
-    """Return the crowded paths that are parent directories of some paths, or that are inside them."""
+    """Return the crowded paths that are parent directories of the given paths, or that are inside them."""
     return {
         other
         for path in paths & crowded

@@ -52,8 +52,8 @@ class TakenHunks:
         return Taken(some=some, remains=tuple(remains))
 
     def _parts(self, path: bytes, change: PathEdit, here: Entry | None, index: int) -> Iterator[tuple[str, bool, bool]]:
-        """Yield the parts of a change to one file. Each has its name, whether the tree contains it, and whether it is
-        significant."""
+        """Yield the parts of a change to one file: the name of each part, whether the tree contains it, and whether it
+        is significant."""
         shown = path.decode("utf-8", "replace")
         if change.new is None:
             yield f"{shown}: the removal of the file", here is None, True

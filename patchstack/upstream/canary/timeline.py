@@ -1,4 +1,5 @@
-"""Show how every patch fits onto every upstream commit. Commits with the same result are joined to spans."""
+"""Show how every patch fits onto every upstream commit. Consecutive commits with the same result are joined into
+spans."""
 
 from __future__ import annotations
 

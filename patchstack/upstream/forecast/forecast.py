@@ -30,7 +30,7 @@ from patchstack.upstream.merge.text import is_binary
 AHEAD = 30
 """The horizon of the forecast in days."""
 NEAR = 25
-"""The distance in lines from a place within which upstream's changes count."""
+"""Upstream's changes count if they are at most this number of lines from a place."""
 CONTEXT = 3
 """The number of context lines around a change. A patch no longer applies strictly if upstream changes one of them."""
 CALM = 0.05
@@ -294,8 +294,8 @@ class _Forecaster:
 
 
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
-    """Return how many of a file's changes were near a range of lines of the newest version. `made` has the changes,
-    oldest first."""
+    """Return how many of a file's changes were near a range of lines, which is given in the newest version. `made` has
+    the changes, oldest first."""
     count = 0
     for edits in reversed(made):
         count += any(distance(edit, range_) <= NEAR for edit in edits)

@@ -37,8 +37,7 @@ class MergedEdits:
 
 
 def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the edits between two texts that are given as lines. `index` is an index of the old text, which saves
-    time."""
+    """Return the edits between two texts that are given as lines. An `index` of the old text saves time."""
     if not old or not new:
         return (Edit(0, len(old), 0, len(new)),) if old or new else ()
     if old == new:
@@ -86,9 +85,8 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
 
 
 def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the places that a patch changes. A place has four indices: its first upstream edit and the one after its
-    last, and its first patch edit and the one after its last. The edits of one place touch each other, and no other
-    edit. A place may have no upstream edits."""
+    """Yield the places that a patch changes, each as two half-open ranges of indices: its upstream edits, and its patch
+    edits. The edits of one place touch each other, and no other edit. A place may have no upstream edits."""
     done = place = 0
     while place < len(patch):
         begun, start = place, patch[place].at

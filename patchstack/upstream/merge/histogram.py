@@ -190,8 +190,8 @@ class _Compared:
 
 
 def histogram(old: Sequence[bytes], new: Sequence[bytes], index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the changes between two texts. Texts are lines with their newlines. `index` is an index of the old text,
-    which saves time."""
+    """Return the changes between two texts. Texts are lines with their newlines. An `index` of the old text saves
+    time."""
     compared = _Compared(old, new, Index(old) if index is None else index)
     compared.split()
     changed, added = compared.old_changed, compared.new_changed

@@ -94,12 +94,12 @@ class Picker:
     def merge(self, before: str, after: str, onto: str) -> Merge:
         """Merge the change from tree `before` to tree `after` onto the tree `onto`. New objects stay in memory.
 
-        Raises `MissingObject` if the content of a touched file is not available.
+        Raises `MissingObject` if a touched file's content is not available.
         """
         return _Merging(self, self._objects, before, after, onto).run()
 
     def texts(self, base: str, ours: str, theirs: str) -> TextMerge:
-        """Merge three blobs, given by their ids. An empty id means an empty text."""
+        """Merge three blobs, given by their ids. An empty id stands for an empty file."""
         key = (base, ours, theirs)
         found = self._texts.get(key)
         if found is None:

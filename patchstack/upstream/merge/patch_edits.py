@@ -120,7 +120,7 @@ class OwnEdits:
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether a content counts as text here. This means that its first lines have no NUL."""
+    """Return whether the data counts as text: its first lines contain no NUL."""
     return b"\0" not in b"".join(data.split(b"\n", _LOOK)[:_LOOK])
 
 

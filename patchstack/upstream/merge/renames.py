@@ -15,8 +15,8 @@ _REGULAR = (FILE, EXECUTABLE)
 
 
 def likeness(one: bytes, other: bytes) -> float:
-    """Return the share of the larger text that both texts have in common, from 0 to 1. It counts bytes of whole lines
-    in any order, like git's similarity index (diffcore-delta.c)."""
+    """Return the size of the common lines as a share of the larger text, from 0 to 1. Bytes of whole lines are counted,
+    in any order, as for git's similarity index (diffcore-delta.c)."""
     if one == other:
         return 1.0
     larger = max(len(one), len(other))

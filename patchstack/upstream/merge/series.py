@@ -28,8 +28,8 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """The results for every patch's own change. `clean` is whether the change merges. `nothing` is whether it then has
-    no effect. Both are None for a patch that does not apply to the pin."""
+    """The results for each patch's own change. `clean` tells whether the change merges, and `nothing` whether the
+    merged change has no effect. Both are None for a patch that does not apply to the pin."""
 
     clean: tuple[bool | None, ...]
     nothing: tuple[bool | None, ...]

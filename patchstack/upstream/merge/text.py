@@ -49,8 +49,8 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A place to take from one side, or from neither side (`BOTH`). `base`, `ours` and `theirs` are the first line and
-    the number of lines in each text."""
+    """A place to take from one side, or from neither side (`BOTH`). `base`, `ours` and `theirs` each have the first
+    line and the number of lines in that text."""
 
     side: Side
     base: tuple[int, int]
@@ -59,13 +59,13 @@ class Change:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether git treats a content as binary."""
+    """Return whether git treats the data as binary."""
     return b"\0" in data[:_BINARY_LOOK]
 
 
 def edits(old: bytes, new: bytes, index: Index | None = None) -> tuple[Edit, ...]:
     """Return the changes that turn one text into another, in order. They are found with the histogram algorithm, as in
-    git's merges. `index` is an index of the old text, which saves time."""
+    git's merges. An `index` of the old text saves time."""
     if old == new:
         return ()
     if not old or not new:
