@@ -101,8 +101,8 @@ def formatting(
     """Start git to format a chain of commits from `base` as patch files while the block runs.
 
     Patches have `context` lines around each change. `anchored` removes the context and the function names in hunk
-    headers, so that a patch contains none of the surrounding text. `known` are commits that need not be written. Merges
-    and empty commits have no patch, so the caller must refuse them first.
+    headers, so that a patch contains no unchanged text. `known` are commits that need not be written. Merges and empty
+    commits have no patch, so the caller must refuse them first.
     """
     known = known or {}
     options = _form(context=context, anchored=anchored)
@@ -137,7 +137,7 @@ def _form(*, context: int, anchored: bool) -> list[str]:
 
 
 def _without_functions(text: bytes) -> bytes:
-    """Return a patch without the function names in its hunk headers, because these names are text of upstream."""
+    """Remove the function names from a patch's hunk headers, because they are text of upstream."""
     head, mark, diffs = text.partition(b"\ndiff --git ")
     return head + mark + _FUNCTION.sub(rb"\1", diffs)
 

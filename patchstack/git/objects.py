@@ -37,7 +37,7 @@ EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 class MissingObject(MissingError):
-    """An object that is neither in the repository nor among our new objects."""
+    """An object is neither in the repository nor among our new objects."""
 
     code = "PS0316"
 

@@ -20,7 +20,7 @@ _DIFF = re.compile(rb"^(?:diff |--- |\+\+\+ |@@ -|Index: |From )", re.MULTILINE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The contents of a header. `subject` is the title. `author` has the form `Name <address>`. `date` has a form that
-    git reads. Each of them is empty if it is missing. `body` is the rest of the text."""
+    git reads. A field is empty if the header lacks it. `body` is the rest of the text."""
 
     subject: bytes
     author: bytes

@@ -49,7 +49,7 @@ def read_mail(data: bytes) -> PatchMail:
 
 
 def _decoded(subject: bytes) -> str:
-    """Return the text of a header. RFC 2047 words are decoded. Otherwise the text is UTF-8."""
+    """Return the text of a header. RFC 2047 words are decoded. Other text is read as UTF-8."""
     if b"=?" not in subject:
         return subject.decode("utf-8", "replace")
     from email.errors import HeaderParseError

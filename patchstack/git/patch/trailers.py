@@ -46,7 +46,7 @@ _DIVIDER = re.compile(rb"^---\s", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trailer:
-    """One trailer: its key as written, and its value on one line."""
+    """A trailer: the key as written, and the value joined into one line."""
 
     key: str
     value: str

@@ -22,8 +22,8 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteChange:
-    """A site that is new or missing at the tip, and the commit that changed it. The commit is None if it was not
-    searched for, or if the site was already new or missing at the pin."""
+    """A site that is new or missing at the tip, and the commit that changed it. The commit is None if no search was
+    made, or if the site was already new or missing at the pin."""
 
     site: Site
     lost: bool
@@ -33,8 +33,8 @@ class SiteChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAhead:
     """A check on a newer upstream. `row` is the result at the tip, and `at_pin` the result at the pin. `first_fails` is
-    the first commit on which the check fails. It is None if the check fails on no commit, if it already fails at the
-    pin, or if this commit was not searched for."""
+    the first commit on which the check fails. It is None if the check fails on no commit, if the check already fails at
+    the pin, or if no search was made."""
 
     row: CheckRow
     at_pin: Verdict

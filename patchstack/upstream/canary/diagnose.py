@@ -25,9 +25,8 @@ from patchstack.upstream.merge.series import Carrier, Verdicts, Way
 class Diagnosis:
     """The reason why one patch fails on one tree.
 
-    In a cascade, earlier patches cause the failure. `causes` are then the indices of these patches, the patch with the
-    most places first. If the failure is not a cascade, `also` are failing earlier patches whose lines the patch needs
-    as well.
+    In a cascade, earlier patches cause the failure, and `causes` has their indices, starting with the patch that has
+    the most places. Otherwise, `also` has the failing earlier patches whose lines the patch needs too.
     """
 
     state: State

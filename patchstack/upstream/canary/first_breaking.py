@@ -19,8 +19,8 @@ Fails = Callable[[str], Sequence[bool]]
 
 
 def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """Return for each patch the first commit at which it fails in a chain of strict applies. Failing patches are left
-    out of the chain.
+    """Return, for each patch, the first commit at which the patch fails in a chain of strict applies. Failing patches
+    are left out of the chain.
 
     The first failure counts, even if the patch applies again later. An anchored patch counts as failing if it does not
     merge from its blob. The result of a patch is None if the patch never fails. It is also None if the patch does not
@@ -47,8 +47,8 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
 
 
 def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """Return for each patch the first commit onto which it does not merge three-way. The earlier patches that merge are
-    included. The result is None for a patch that does not apply to the pin."""
+    """Return, for each patch, the first commit onto which the patch does not merge three-way. The earlier patches that
+    merge are included. The result is None for a patch that does not apply to the pin."""
     causes: dict[int, tuple[int, ...]] = {}
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -81,8 +81,8 @@ def _walked(
     supposed: Fails,
     broken: Callable[[UpstreamCommit, int, tuple[UpstreamCommit, ...]], Broken],
 ) -> list[Broken | None]:
-    """Walk over the commits, and explain every patch at the first commit at which it fails. `supposed` has the same
-    result as `fails`, but is used for trees near the pin."""
+    """Walk over the commits, and explain every patch at the first commit at which the patch fails. `supposed` has the
+    same result as `fails`, but is used for trees near the pin."""
     judged = [index for index in range(len(diagnoser.own)) if diagnoser.own.applies(index)]
     found: list[Broken | None] = [None] * len(diagnoser.own)
     search = _Together(diagnoser, range_, supposed)
@@ -120,7 +120,7 @@ class _Together:
         """Return the earlier commits that are needed to break patches, oldest first.
 
         `indices` are patches that fail from `commit` on. No earlier commits are returned for a patch that `commit`
-        breaks alone. None are returned either if `commit` depends on earlier commits and cannot be separated from them.
+        breaks alone. The result is also empty if `commit` depends on earlier commits and cannot be separated from them.
         """
         if commit.index == 0:
             return {}

@@ -55,7 +55,7 @@ def function_at(found: Sequence[Function], line: int) -> Function | None:
 def heads_at(lines: Sequence[bytes], numbers: Iterable[int]) -> set[bytes]:
     """Return the heads of the functions that contain the given lines.
 
-    The numbers are in ascending order. This is like `function_at`, but reads only the needed part of the text, and
+    The numbers are in ascending order. Unlike `function_at`, this reads only the needed part of the text, and reads
     every line at most once.
     """
     found: set[bytes] = set()

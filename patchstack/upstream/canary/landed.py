@@ -164,8 +164,8 @@ class Landing:
         return self._theirs[oid]
 
     def _together(self, tree: str, index: int) -> int | None:
-        """Return a later patch that changes the same lines, if upstream took both patches as one change. Alone, the
-        earlier patch conflicts with the result of the later one. Return None if no such patch exists."""
+        """Return a later patch that changes the same lines, if upstream took both patches as one change. The earlier
+        patch alone conflicts with the result of the later patch. Return None if no such patch exists."""
         own = self._diagnoser.own
         nothing = self._diagnoser.carried(tree).nothing
         paths = own.of(index).keys()

@@ -12,8 +12,8 @@ place between two lines."""
 
 
 def before(range_: Range, edits: Iterable[Edit]) -> Range:
-    """Return the lines of the old text that became a range of the new text. An edit that touches the range is included
-    completely. The result for inserted lines is an empty range."""
+    """Return the lines of the old text that became a range of the new text. If an edit touches the range, all old lines
+    of the edit are included. The result for inserted lines is an empty range."""
     start, end = range_
     low, high = start, end
     for edit in edits:
@@ -32,5 +32,5 @@ def behind(range_: Range, edits: Iterable[Edit]) -> Range:
 
 
 def distance(edit: Edit, range_: Range) -> int:
-    """Return the number of lines of the new text between an edit and a range. Return 0 if they touch."""
+    """Return the number of new lines between an edit and a range. Return 0 if the two touch."""
     return max(0, edit.to - range_[1], range_[0] - edit.to - edit.added)

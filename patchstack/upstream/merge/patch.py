@@ -68,10 +68,10 @@ class Merge:
 class Picker:
     """Merges patches onto trees, and caches every merged text.
 
-    Files that moved in the target tree, or that the patch moves, are followed. `labels` name the sides in conflict
-    markers. With `union`, conflicting texts are settled as in `merge_texts`, so that a later patch can be merged onto
-    the result. `moved` has the new paths of removed files. If it is None, these paths are searched for. `known` are
-    edits between blobs, which several pickers may share.
+    Files that were moved in the target tree or by the patch are followed. `labels` name the sides in conflict markers.
+    With `union`, conflicting texts are settled as in `merge_texts`, so that a later patch can be merged onto the
+    result. `moved` has the new paths of removed files. If it is None, these paths are searched for. `known` are edits
+    between blobs, which several pickers may share.
     """
 
     def __init__(
