@@ -5,7 +5,7 @@
 
 The first patch of a series that names a switch declares it; the others change what it does. A gate that comes with its
 patch must FAIL without the patch, and PASS with it. `New-Gate: SUITE/NAME` names the gate of one suite, if several
-suites have a gate of that name.
+suites have a gate with this name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NO_SWITCH = ("none", "-")
 class Brought:
     """The switches and gates that one patch adds.
 
-    `commit` and `subject` are those of the fork commit, empty for a patch file that does not have them. `switches` are
-    the values of `Switch` that no earlier patch has. `gates` are the values of `New-Gate`, in the form `NAME` or
-    `SUITE/NAME`.
+    `commit` and `subject` are the id and subject of the fork commit. Each is empty if the patch file does not have it.
+    `switches` are the values of `Switch` that no earlier patch has. `gates` are the values of `New-Gate`, in the form
+    `NAME` or `SUITE/NAME`.
     """
 
     commit: str

@@ -34,8 +34,8 @@ class LockedPatch:
     """The entry of the lock for a patch.
 
     It has the file name, the SHA-256 of the file, the fork commit, and the prefix tree. It also has git's patch-id, an
-    id that stays the same when the commit is rewritten, and the raw commit object. These three are empty if the lock
-    lacks them.
+    id that does not change when the commit is rewritten, and the raw commit object. The last three fields are empty if
+    the lock lacks them.
     """
 
     file: str

@@ -119,7 +119,7 @@ def _refuse_brought(workspace: Workspace) -> None:
 def _brought(root: Path, place: str) -> str:
     """Return how the checkout at `root` contains a repository at a path.
 
-    Return an empty text if the checkout does not contain it.
+    Return an empty string if the checkout does not contain the repository.
     """
     # Directories above the checkout are not part of the change, so their links are followed.
     path = os.path.normpath(os.path.join(os.path.realpath(os.curdir), place))

@@ -1,7 +1,7 @@
 """The depth of the names in a patch: the N of `git apply -pN`.
 
-All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. In a patch of a different depth the
-names are rewritten to that form; nothing else in it changes.
+All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. In a patch of a different depth, only
+the names are rewritten to that form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ANY = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
 class TooShallow(Exception):
-    """A name has fewer directories than should be removed."""
+    """A name has fewer directories than `-pN` removes."""
 
     def __init__(self, name: bytes, depth: int, line: int) -> None:
         text = name.decode("utf-8", "replace")

@@ -62,11 +62,11 @@ class Series:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The sentences about files that the user must see."""
+        """The warnings for the user: the notes, and the files that are not applied."""
         return (*self.notes, *(f"{one.file} is not applied: {one.reason}" for one in self.left))
 
     def up_to(self, which: int | str) -> Series:
-        """Return the series up to and including the patch of that number or name.
+        """Return the series up to and including the patch with this number or name.
 
         0 means no patches, which is the pin, unless a patch has the number 0.
 
@@ -114,8 +114,8 @@ class Series:
     def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
         """Return the series with the names in its patches rewritten for -p1.
 
-        The depth of the names comes from the `series` file, or else from `strip`. Without both, it is the only depth at
-        which all files are in the tree.
+        The depth of the names is set in the `series` file, or otherwise by `strip`. If neither sets it, it is the only
+        depth at which all files are in the tree.
 
         Raises `ConfigError` for names with too few directories.
         """
@@ -174,8 +174,9 @@ def configured_series(config: SeriesConfig) -> Series:
 def load_series(directory: Path, name: str | None = None) -> Series:
     """Read the patches of a directory, in the order that `read_order` finds.
 
-    Raises `ConfigError` for a directory that does not exist or has no patches. Raises it also for files that cannot be
-    read: the error lists all of them. Raises `MissingError` if the order is unknown or a listed file does not exist.
+    Raises `ConfigError` for a directory that does not exist or has no patches. Raises the same error for files that
+    cannot be read, and lists all of them. Raises `MissingError` if the order is unknown or a listed file does not
+    exist.
     """
     name = name or directory.name
     if not directory.is_dir():
@@ -222,7 +223,7 @@ class _Room:
         self.left = self.LARGEST
 
     def take(self, size: int) -> None:
-        """Count decompressed bytes. Raises `OSError` above the limit."""
+        """Count decompressed bytes. Raises `OSError` if the limit is exceeded."""
         self.left -= size
         if self.left < 0:
             raise OSError(f"the packed patches of the series unpack to more than {self.LARGEST >> 20} MiB together")

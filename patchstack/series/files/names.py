@@ -27,12 +27,12 @@ _SPANS = 12  # maximum number of ranges in a text; more would be hard to read
 
 
 def is_patch(file: str) -> bool:
-    """Return whether a file of that name is a patch of the series."""
+    """Return whether a file with this name is a patch of the series."""
     return file.endswith(_SUFFIXES)
 
 
 def is_anchored(file: str) -> bool:
-    """Return whether a patch of that name is anchored."""
+    """Return whether a patch with this name is anchored."""
     return file.endswith(_ANCHORED)
 
 
@@ -43,7 +43,7 @@ def packed_as(file: str) -> str | None:
 
 
 def looks_like_patch(file: str) -> bool:
-    """Return whether a file is probably a patch by its name, although it is not a patch of the series."""
+    """Return whether a file's name suggests a patch, although the file is not a patch of the series."""
     return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
 
 

@@ -102,7 +102,7 @@ def _followed(
 
 
 def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool) -> int | None:
-    """Return the position at which `git apply` puts a hunk, as an index of the lines before the patch.
+    """Return the position in the pre-image at which `git apply` places a hunk. Return None if no position fits.
 
     The hunk is known to fit.
     """
@@ -118,7 +118,7 @@ def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool)
 
 
 def _by_text(subject: Subject, patch: LintedPatch, file: PatchedFile) -> tuple[_Tracked, list[list[Line]]]:
-    """Judge a hunk with unknown position by its text.
+    """Find removed lines of the pin in a file whose hunks have no known position.
 
     A removed line counts as a line of the pin if the pin's file has the same line.
     """

@@ -45,8 +45,8 @@ def _matches(glob: str, path: str) -> bool:
 class _Step:
     """One step of a glob.
 
-    The step consumes a character for which `takes` is true. With `again`, it consumes any number of them. `skips` are
-    indices of steps that can be reached without a character.
+    The step consumes a character for which `takes` is true. With `again`, it consumes any number of such characters.
+    `skips` are indices of steps that can be reached without a character.
     """
 
     takes: Callable[[str], object]

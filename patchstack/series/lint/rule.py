@@ -130,7 +130,7 @@ def counted(count: int, what: str) -> str:
 def also(lines: Iterable[int]) -> str:
     """Return further lines of the same kind, for the end of a message.
 
-    Few lines are given by number. Otherwise only their count is given.
+    Up to 5 lines are given by number. For more lines, the text has their count and the last line number.
     """
     rest = list(lines)
     if not rest:

@@ -23,7 +23,7 @@ def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Yield each file outside its scope that a patch changes. The line is the one on which the diff begins."""
+    """Report each changed file outside the patch's scope, at the line on which the file's diff begins."""
     left = _MOST
     for patch in subject.patches:
         globs = metadata_of(trailers_of(patch)).get(SCOPE, ())

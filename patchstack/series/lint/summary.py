@@ -1,4 +1,4 @@
-"""Summarize lint in numbers, for screens that also show other results."""
+"""Count the findings of lint, for commands that also show other results."""
 
 from __future__ import annotations
 

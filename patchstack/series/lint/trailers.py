@@ -1,6 +1,6 @@
 """Rule `trailers`: every message must end with the required trailers.
 
-They are read in the same way as git reads them.
+Trailers are parsed by git's rules.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ _MOST_FILES = 5000
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
     """Return the text of a patch for the rules.
 
-    The text is empty if checking it would take much longer than git needs to read the patch. A policy that allows
-    patches of that size permits this time.
+    The text is empty if checking it would take much longer than git needs to read the patch. If the policy sets a size
+    limit that the patch does not exceed, the patch is read anyway.
     """
     if data is None:
         return b""

@@ -71,7 +71,7 @@ def adopt(
     writes the workspace, a second run with the same arguments continues from there.
 
     Raises `UsageError` for a clone, branch or directory that cannot be used, `NotHeldError` with every patch that does
-    not apply, is empty, or has no context, and what loading and opening raise.
+    not apply, is empty, or has no context. Raises the errors of loading and opening.
     """
     if is_url(clone):
         raise CloneNeeded("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")

@@ -109,7 +109,7 @@ def _compute(
 
 
 def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
-    """Return a tree of the files at the given paths, and of existing files that are in their way."""
+    """Return a tree of the files at the given paths, and of files that block these paths."""
     tree = TreeOverlay(objects, EMPTY_TREE)
     for path in sorted(paths):
         parts = path.split(b"/")
@@ -147,7 +147,7 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
         if stat.S_ISDIR(status.st_mode):
             return DIRECTORY, EMPTY_TREE
         if not stat.S_ISREG(status.st_mode):
-            return FILE, objects.add("blob", b"")  # a device or pipe has no content, but it is in the way
+            return FILE, objects.add("blob", b"")  # a device or pipe has no content, but it blocks the path
         with open(path, "rb") as file:
             return EXECUTABLE if status.st_mode & 0o100 else FILE, objects.add("blob", file.read())
     except (FileNotFoundError, NotADirectoryError):

@@ -79,8 +79,8 @@ class NewRepository:
 class WorkTreeOf:
     """A new work tree of a repository that has the pin.
 
-    Only the branch is created in the repository. If a branch of that name exists at a different commit, it is refused
-    with the hint `way_out`.
+    Only the branch is created in the repository. If the branch already exists at a different commit, `make` raises
+    `BranchInTheWay` with the hint `way_out`.
     """
 
     borrows: ClassVar[bool] = False

@@ -202,7 +202,7 @@ def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> N
 
 
 def lock_digest(directory: Path) -> str:
-    """Return the SHA-256 of a series' lock file. Return an empty text if the series has no lock."""
+    """Return the SHA-256 of a series' lock file. Return an empty string if the series has no lock."""
     try:
         return hashlib.sha256(read_regular(directory / FILE_NAME)).hexdigest()
     except FileNotFoundError:

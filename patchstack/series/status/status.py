@@ -148,7 +148,7 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
     """Open a series and verify it. Writes nothing.
 
     Raises the errors of `load_series`, except for a series with a fork that has no patches yet. Raises the errors of
-    opening upstream, and `MissingObject` if a content is not available.
+    opening upstream, and `MissingObject` if a file's content is not available.
     """
     series = _loaded(config)
     lock, lock_error = _lock(config.patches)
@@ -327,7 +327,7 @@ def _lock_state(found: Examined) -> LockState:
 def _not_as_locked(series: Series, lock: Lock) -> str:
     """Return a complaint about the first patch that differs from the last export.
 
-    Return an empty text if all patches are unchanged.
+    Return an empty string if all patches are unchanged.
     """
     locked = {patch.file: patch.sha256 for patch in lock.patches}
     for patch in series.patches:

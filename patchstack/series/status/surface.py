@@ -157,9 +157,9 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableDiff:
-    """One patch for people to read.
+    """A patch in a form for readers.
 
-    It has the files, and the diff as text in which every hunk has context.
+    It has the files, and a text diff in which every hunk has context.
     """
 
     files: tuple[FileCount, ...]
@@ -251,7 +251,7 @@ def _head(change: PathChange) -> Iterator[str]:
 class _Comparison:
     """A file on both sides of a comparison.
 
-    Both contents must stay alive, because libgit2's patch points into them.
+    Both contents must be kept, because libgit2's patch points into them.
     """
 
     def __init__(self, objects: Objects, change: PathChange, *, context: int) -> None:

@@ -37,7 +37,7 @@ def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], ba
     """Pair patches with commits.
 
     The criteria are, in order: the commit id that a patch names, the subject, the tree that the patch produces, and its
-    own change. The last is the position, if only one patch and one commit remain between two pairs.
+    own change. The last criterion is the position, if only one patch and one commit remain between two pairs.
     """
     commit_of: list[int | None] = [None] * len(links)
     free_commits = dict.fromkeys(range(len(commits)))

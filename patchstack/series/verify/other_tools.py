@@ -21,7 +21,7 @@ _HUNKS = 2  # both tools put a single hunk at the same place
 
 
 def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
-    """Yield a sentence for each file to which GNU patch would give a different content than git.
+    """Yield a sentence for each file for which GNU patch would produce different content than git.
 
     Also yield a sentence for each patch that has too many hunks to compare.
     """

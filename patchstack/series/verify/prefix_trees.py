@@ -62,7 +62,7 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
 def _read_ahead(applier: Applier, patches: Iterable[PatchFile]) -> Iterator[PatchFile]:
     """Yield the patches.
 
-    For each group of patches, the changed files are requested in advance, which is quicker than one request for each
+    For each group of patches, the changed files are requested in advance, which is faster than one request for each
     file.
     """
     group: list[PatchFile] = []
@@ -87,7 +87,7 @@ def _diagnosed(applier: Applier, data: bytes, outcome: Outcome) -> tuple[Outcome
 
 
 def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:
-    """Call `apply_patch`. The error for a missing object names the patch."""
+    """Call `apply_patch`. If an object is missing, the error names the patch."""
     try:
         return apply_patch(applier, patch)
     except MissingObject as missing:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the series is compared with.
+    """The expected result of a series.
 
     A fork takes precedence over a lock. In addition, the last tree is compared with `tree`. With `tree_only`, only the
     tree of the fork's head is compared, not the trees of its commits. With `other_tools`, also check whether GNU patch
@@ -66,7 +66,7 @@ def verify_links(
     Return the verification, and the result of applying each patch. After a patch that does not apply, the other patches
     are `skipped`, unless `keep_going`.
 
-    Raises `MissingObject` if the content of a touched file, or a tree of the fork, is not available.
+    Raises `MissingObject` if a touched file's content, or a tree of the fork, is not available.
     """
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series, keep_going=keep_going)
