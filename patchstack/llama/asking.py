@@ -15,8 +15,9 @@ _GRACE = 1.0
 
 
 def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
-    """Return the run of a server that gets these requests. Without requests, return the invocation unchanged. Half of
-    the invocation's time limit is the limit until the server is ready, and also the limit for each answer."""
+    """Return a server's invocation with a client that sends these requests. Without requests, return the invocation
+    unchanged. Half of the invocation's time limit is the limit until the server is ready, and also the limit for each
+    answer."""
     if not requests:
         return invocation
     questions = Questions(

@@ -21,8 +21,8 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A combination and its results. `shape` identifies it. Times are in seconds. Speeds are in tokens per second, over
-    all sequences."""
+    """A combination and its results. `shape` identifies the combination. Times are in seconds. Speeds are in tokens per
+    second, over all sequences."""
 
     shape: Shape
     prefill_seconds: float

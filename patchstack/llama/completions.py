@@ -40,8 +40,8 @@ class Generated:
 
     `ids` are all generated tokens, including the end of text. `ended` is true if it ends with the end of text. `steps`
     has the most probable candidates for each token, best first; empty if the server gives no candidates. `cached` is
-    the number of prompt tokens that came from the server's cache, `prompt` the number that were computed. `drafted` and
-    `accepted` are the numbers of speculative tokens.
+    the number of prompt tokens from the server's cache, and `prompt` is the number of computed prompt tokens. `drafted`
+    and `accepted` are counts of speculative tokens.
     """
 
     ids: tuple[int, ...]

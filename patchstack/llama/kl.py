@@ -375,7 +375,7 @@ def _hopeless(comparison: Comparison) -> str | None:
 
 
 def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
-    """Return a name for the build and machine of a runner. It is the key of an observation."""
+    """Return a name for the build and machine of a runner. The name is the key of the `--version` observation."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
     observed = retry(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts

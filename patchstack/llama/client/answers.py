@@ -23,8 +23,8 @@ class Answer:
 
     `times` are the times of the chunks with generated content, in ns. `counts` has, for each chunk, the number of
     tokens generated so far. A count is None if the server did not report it. `tokens`, `prompt` and `cached` are token
-    counts that the server reports. `failure` is the reason why the request failed, empty if it did not fail. Content
-    before a failure is kept. `odd` counts the events that are not content.
+    counts that the server reports. `failure` is the reason why the request failed. It is empty if the request
+    succeeded. Content before a failure is kept. `odd` counts the events that are not content.
     """
 
     status: int = 0
@@ -143,10 +143,10 @@ class _Reading:
 
 
 def read_answer(wire: AnswerReader, body: Iterable[tuple[int, bytes]], ended: str) -> Answer:
-    """Parse the answer of a connection.
+    """Parse the server's response on a connection.
 
     `body` has the parts that `wire` reads, with their times in ns. `ended` is the reason why the connection ended
-    early. It is empty if the answer is complete, or if the server closed the connection.
+    early. It is empty if the response is complete, or if the server closed the connection.
     """
     events, reading = EventReader(), _Reading()
     answer = reading.answer
@@ -197,7 +197,7 @@ def _is_stream(wire: AnswerReader) -> bool:
 
 
 def _refused(wire: AnswerReader, body: bytes) -> str:
-    """Return the reason, as text, why an answer is not a stream of events."""
+    """Return the reason why a response is not a stream of events."""
     if 300 <= wire.status < 400:
         return f"the server answered {wire.status}: it redirects to {wire.headers.get('location', 'nowhere')[:_WORDS]}"
     coding = wire.headers.get("content-encoding", "").strip().lower()
@@ -218,7 +218,7 @@ def _body_words(body: bytes) -> str:
 
 
 def error_words(document: dict[str, Any]) -> str:
-    """Return the error message in a document from a server. Several formats are supported."""
+    """Return the error message in a JSON response of a server. Several formats are supported."""
     error = document.get("error", document)
     words = error.get("message", error) if isinstance(error, dict) else error
     return (words if isinstance(words, str) else json.dumps(words))[:_WORDS]

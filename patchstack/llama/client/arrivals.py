@@ -36,7 +36,7 @@ def arrivals(
     - `closed`: `concurrency` requests are in flight. When one ends, the next is sent.
     - `staggered`: the same, but the first requests are sent `stagger` seconds apart.
     - `burst`: all requests are sent at once.
-    - `poisson`, `constant`: `rate` requests a second. At most `concurrency` are in flight; 0 means no limit.
+    - `poisson`, `constant`: `rate` requests per second. At most `concurrency` are in flight; 0 means no limit.
     - `file`: the requests are sent at `times`.
 
     Raises `ValueError` for invalid values.

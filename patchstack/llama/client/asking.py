@@ -95,7 +95,7 @@ class _Asking:
 def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
     """Send the questions, and return the answers.
 
-    SIGTERM stops this. Then the answers received so far are returned. Raises `NoRun`.
+    After SIGTERM, return the answers received so far. Raises `NoRun`.
     """
 
     async def main() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from patchstack.llama.client.loop import ClientLoop
 from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 
 MOST_BYTES = 256 << 20
-"""The largest answer in bytes. If an answer is larger, the connection is closed."""
+"""The maximum size of a response in bytes. If a response exceeds it, the connection is closed."""
 _END = b"\r\n\r\n"
 Address = tuple[str, int] | tuple[str, int, int, int]
 _PIECE = 16 << 10
@@ -26,16 +26,16 @@ With asyncio's 256 KiB, reading would cost more than all other work on a chunk.
 
 
 class Exchange(asyncio.Protocol):
-    """A request and its answer.
+    """A request and its response.
 
-    Times are of the monotonic clock in ns, 0 if not reached. `began` is the time at which connecting began, and
-    `connected` the time of the connection. `sent` is the time at which the request was handed to the kernel, and
-    `ended` the end. `pieces` are the received bytes, each with its time. `failure` is the reason why the exchange ended
-    early. It is empty if the server ended the exchange.
+    Times are in ns on the monotonic clock, and 0 for an event that did not happen. `began` is the time at which
+    connecting began, `connected` is when the connection was open, `sent` is when the request was handed to the kernel,
+    and `ended` is when the exchange ended. `pieces` are the received bytes, each with its time. `failure` is the reason
+    why the exchange ended early. It is empty if the server ended the exchange.
 
     A chunked body ends with an empty line. During the run, a piece is parsed only if it may be the last one. `parts`
-    has what was read until then, with the reader that read it. `hang_up` ends the connection, or the attempt to open
-    it.
+    has the parts of the body that `reader` has parsed so far. `hang_up` ends the connection, or the attempt to open the
+    connection.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Exchange(asyncio.Protocol):
         self.parts: list[tuple[int, bytes]] = []
         self.hang_up: Callable[[], object] = lambda: None
         self._done = done
-        self._started = False  # the head is complete
+        self._started = False  # the headers are complete
         self._framed = False  # the end of the body needs no search: it has a length, or ends with the connection
         self._left = -1  # missing bytes of a body with a length; -1 for other framings
         self._tail = b""
@@ -106,14 +106,14 @@ class Exchange(asyncio.Protocol):
             self._finish(why)
 
     def body(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the parts of the body with the times of their pieces, once, after the exchange is over. `reader` has
-        the state of the answer after each. Raises `BadAnswer`."""
+        """Yield the parts of the body with the times of their pieces, once, after the exchange is over. After each
+        part, `reader` has the state of the response. Raises `BadAnswer`."""
         yield from self.parts
         for time, data in self.pieces[len(self.parts) :]:
             yield time, self.reader.feed(data)
 
     def _look(self) -> None:
-        """Parse the pieces since the last call, to find whether the answer is complete."""
+        """Parse the pieces since the last call, to find whether the response is complete."""
         reader = self.reader
         if self._framed:
             return
@@ -122,7 +122,7 @@ class Exchange(asyncio.Protocol):
                 self.parts.append((time, reader.feed(data)))
         except BadAnswer:
             self.reader, self.parts = AnswerReader(), []
-            self._finish("")  # the error is reported when the answer is read
+            self._finish("")  # the error is reported when the response is read
             return
         self._started = bool(reader.status)
         if reader.done:
@@ -176,7 +176,7 @@ class _Plain:
         self._send()
 
     def _sending(self, events: int) -> None:
-        """The server may answer before it has read the whole request."""
+        """The server may respond before it has read the whole request."""
         if events & ~select.EPOLLOUT:
             self._read(events)
         if events & select.EPOLLOUT and not self._exchange.over:

@@ -30,8 +30,8 @@ _NAMES = {
 def read_counters(text: str) -> tuple[str, dict[str, float]]:
     """Return the kind of server, and its counters.
 
-    Each counter is the sum over its labels. The kind is empty for an unknown server. `prompt` and `generated` are
-    numbers of tokens. `busy` and `waiting` are numbers of requests.
+    Each counter is the sum over its labels. The kind is empty for an unknown server. `prompt` and `generated` are token
+    counts. `busy` and `waiting` are request counts.
     """
     sums: dict[str, float] = {}
     for line in text.splitlines():

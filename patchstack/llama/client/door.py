@@ -57,7 +57,7 @@ class Door:
     async def ask(self, method: str, path: str, body: bytes = b"", *, timeout: float = 60.0) -> Reply:
         """Send one request, and return the reply.
 
-        After `timeout` seconds, the request fails. Does not raise.
+        The request fails if the reply takes more than `timeout` seconds. Does not raise.
         """
         over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
 

@@ -251,7 +251,7 @@ class _Run:
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
         self._planned = deque(row for row in self.rows if row.planned is not None)
         self._start = 0.0  # the loop's clock at `zero`
-        self._limits: deque[tuple[float, Exchange]] = deque()  # when each exchange has taken too long, in order
+        self._limits: deque[tuple[float, Exchange]] = deque()  # the deadline of each exchange, in order
         self._waiting: deque[_Row] = deque()  # due requests, if too many are already in flight
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
@@ -313,7 +313,7 @@ class _Run:
     def _late(self) -> None:
         """Fail the exchanges that have taken too long.
 
-        All exchanges have the same time limit, so the oldest reaches it first.
+        All exchanges have the same time limit, so the oldest one reaches the limit first.
         """
         now = self._loop.time()
         while self._limits:

@@ -46,7 +46,7 @@ class _Wait(selectors.DefaultSelector):
     def remove(self, descriptor: int) -> None:
         """Remove a descriptor.
 
-        A callback that removes it may also schedule work for asyncio, so the wait ends.
+        The callback that removes a descriptor may also schedule work for asyncio, so the wait ends.
         """
         del self._calls[descriptor]
         self._all.unregister(descriptor)
@@ -65,7 +65,7 @@ class _Wait(selectors.DefaultSelector):
                     self._work = True
                 else:
                     call(events)
-                    if self._work:  # a later event may be of a descriptor that was closed and is now reused
+                    if self._work:  # a later event may belong to a descriptor that was closed and is now reused
                         break
             if self._work:
                 return super().select(0)

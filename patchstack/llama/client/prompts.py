@@ -15,7 +15,7 @@ from patchstack.llama.client.plan import Plan
 
 Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
 """Sends a request with a method, a path and a JSON body (or None), and returns the status and the body. Status 0 means
-that there was no answer."""
+that no response was received."""
 
 BY_CHANCE = 4
 """The number of first tokens that random prompts may share with an earlier run by chance."""
@@ -86,7 +86,8 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
 async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
     """Return the shared prefix of all texts.
 
-    It has the planned number of tokens. If whole words do not give this number, it has the next larger possible number.
+    It has the planned number of tokens. If no whole words have this number of tokens, it has the next larger possible
+    number.
     """
     text = ""
     while plan.prefix:
@@ -198,7 +199,7 @@ def request_body(plan: Plan, prompt: Any, number: int) -> bytes:
 
 
 def words_of(status: int, body: bytes) -> str:
-    """Return the error of a server that refused a request, as a message."""
+    """Return the error message of a server that refused a request."""
     document = _json(body)
     return f"{status}: {error_words(document) if document else body[:80].decode('utf-8', 'replace')}"
 

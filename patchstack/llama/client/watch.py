@@ -19,8 +19,8 @@ _ROUNDED = 0.001
 
 
 class SelfWatch:
-    """Takes a sample every `EACH` seconds while an event loop runs. `late` are the delays of its own timer in ns, each
-    reduced by one millisecond. `shares` are the CPU time of the process divided by the wall time, for each second.
+    """Takes a sample every `EACH` seconds while an event loop runs. `late` has the delays of the sampling timer in ns,
+    each reduced by one millisecond. `shares` are the CPU time of the process divided by the wall time, for each second.
 
     A loop that blocks for a second misses the other samples of that second. They are counted with the delays that they
     would have had. Otherwise, a long stall would be only one sample among many, and a percentile would not show it.
@@ -104,7 +104,7 @@ def open_descriptors() -> int:
 def _run_queue() -> int:
     """Return the time during which this process was ready to run but had no core, in ns.
 
-    Return 0 if the kernel does not report it.
+    Return 0 if the kernel does not report this time.
     """
     try:
         with open("/proc/self/schedstat", encoding="ascii") as file:

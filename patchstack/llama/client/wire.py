@@ -1,4 +1,4 @@
-"""Parse HTTP/1.1 answers from pieces of any size: chunked, with a length, or until the connection closes. Source: RFC
+"""Parse HTTP/1.1 responses from pieces of any size: chunked, with a length, or until the connection closes. Source: RFC
 9112."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from enum import Enum
 MOST_HEAD = 64 << 10
 _MOST_LINE = 4096
 _MARKS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
-"""The byte sequences that end a head. A LF without a CR also ends a line (RFC 9112, section 2.2)."""
+"""The byte sequences that end the headers. A LF without a CR also ends a line (RFC 9112, section 2.2)."""
 _MOST_MARK = max(map(len, _MARKS))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -27,8 +27,8 @@ class Framing(Enum):
 
 
 class AnswerReader:
-    """Parses one answer. `status` is 0 until the head is complete. `headers` have lower-case names; the values of
-    repeated headers are joined by a comma. `done` is true if the body is complete. Interim answers (1xx) are
+    """Parses one response. `status` is 0 until the headers are complete. `headers` have lower-case names; the values of
+    repeated headers are joined by a comma. `done` is true if the body is complete. Interim responses (1xx) are
     skipped."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class AnswerReader:
         self.framing = Framing.CLOSE
         self.done = False
         self._held = bytearray()
-        self._searched = 0  # number of held bytes that cannot be the start of the end of the head
+        self._searched = 0  # number of held bytes at which the end of the headers cannot begin
         self._left = 0  # missing bytes of the body, or of the chunk and its line ending
         self._trailers = False
         self._trailing = 0
@@ -70,7 +70,7 @@ class AnswerReader:
         return self._left
 
     def close(self) -> None:
-        """Handle the end of the connection. Raises `BadAnswer` if the answer is incomplete."""
+        """Handle the end of the connection. Raises `BadAnswer` if the response is incomplete."""
         if self.done:
             return
         if not self.status:
@@ -85,7 +85,8 @@ class AnswerReader:
         return found
 
     def _head(self) -> bool:
-        """Parse heads until one is not an interim response. Return whether that head is complete."""
+        """Parse the headers, and skip interim responses. Return whether the headers of the final response are
+        complete."""
         while True:
             end = _end_of_head(self._held, self._searched)
             if end is None:
@@ -183,7 +184,7 @@ def _one_chunk(data: bytes) -> bytes | None:
 
 
 def _end_of_head(held: bytearray, start: int) -> int | None:
-    """Return the position after the head, which ends with an empty line. The search begins at `start`. A LF without a
+    """Return the position after the headers, which end with an empty line. The search begins at `start`. A LF without a
     CR also ends a line (RFC 9112, section 2.2)."""
     ends = [at + len(mark) for mark in _MARKS if (at := held.find(mark, start)) >= 0]
     return min(ends, default=None)

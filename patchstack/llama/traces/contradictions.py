@@ -426,7 +426,8 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
             spoils=(RECORDS, "cells"),
             most=not complete,
         )
-    # `place` counts ubatches. Each has a record for every stream, so only the other counters equal their records.
+    # `place` counts ubatches, and each ubatch has one record per stream. Only the other counters equal the number of
+    # records.
     for event in ("defrag", "fallback", "full", "desync"):
         if event in said.counters:
             yield _finding(

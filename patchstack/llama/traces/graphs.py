@@ -139,7 +139,7 @@ def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class UnnamedGraphs:
-    """Splits records that have only a number of tokens.
+    """Splits records that have only a token count.
 
     Consecutive records with the same number are a run. The length of a graph divides the length of each run.
     """

@@ -15,7 +15,7 @@ LIMIT = 512
 @dataclass(slots=True)
 class Series:
     """Values over time. Each of the `points` is the sum of `width` values. The last point may have fewer values; `open`
-    is their number. If there are `LIMIT` points, pairs of points are added, and `width` doubles."""
+    is the number of values in it. If there are `LIMIT` points, pairs of points are added, and `width` doubles."""
 
     columns: int
     width: int = 1

@@ -49,8 +49,8 @@ _MARKS = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
     """A time. `what` is `prompt eval`, `eval`, `total` or `load`. `of_request` is true for the time of one request, and
-    false for the whole run. `tokens` is None if the line has no number of tokens. `per_token` (ms) and `per_second` are
-    the figures in the line."""
+    false for the whole run. `tokens` is None if the line has no token count. `per_token` (ms) and `per_second` are the
+    figures in the line."""
 
     what: str
     milliseconds: float
@@ -70,7 +70,7 @@ class Reused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """Numbers of drafted and accepted tokens. `ratio`, `mean` and `rates` are text, with the digits of the line.
+    """The counts of drafted and accepted tokens. `ratio`, `mean` and `rates` are text, with the digits of the line.
     `of_request` is true for one request, and false for the whole run until then."""
 
     accepted: int

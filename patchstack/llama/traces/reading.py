@@ -124,7 +124,7 @@ class Trace:
 class TimeSum:
     """The sum of the times of one kind.
 
-    `lines` is the number of lines. `tokens` is None if a line has no number of tokens.
+    `lines` is the number of lines. `tokens` is None if a line has no token count.
     """
 
     lines: int
