@@ -120,7 +120,7 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Compare every row with its floors: the decode time for each step, and the prefill time for the whole prompt.
 
-    `bandwidth` is in bytes a second, `peaks` in operations a second.
+    `bandwidth` is in bytes per second, and `peaks` are in operations per second.
     """
     found = []
     for row in rows:
@@ -194,7 +194,7 @@ def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
 def over_floor(
     work: Workload, source: str, what: str, streams: int, measured: float, read: float, bandwidth: float, tokens: float
 ) -> Compared:
-    """Compare a measured time with the floor for reading `read` bytes. `bandwidth` is in bytes a second.
+    """Compare a measured time with the floor for reading `read` bytes. `bandwidth` is in bytes per second.
 
     `tokens` is the number of tokens in a step, which determines how many experts the step reads.
     """

@@ -54,7 +54,7 @@ class DecodeFloor:
 
     @property
     def speed(self) -> float:
-        """Tokens a second, over all streams."""
+        """Tokens per second, over all streams."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     @property
@@ -103,7 +103,8 @@ def step_layers(layout: Layout) -> tuple[Layer, ...]:
 
 
 def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) -> DecodeFloor:
-    """Return the floor of a decode step of `streams` sequences with `length` tokens. `bandwidth` is in bytes a second.
+    """Return the floor of a decode step of `streams` sequences with `length` tokens. `bandwidth` is in bytes per
+    second.
 
     With speculation, a step is one round: tokens are drafted, and the model processes all of them in one batch.
     """
@@ -220,8 +221,8 @@ def prefill_floors(
 ) -> tuple[PrefillFloor, ...]:
     """Return the floor of every ubatch of a prompt of one sequence, after `before` cached tokens.
 
-    `bandwidth` is in bytes a second. `peaks` are in operations a second; their names are those of `peak_name`. Raises
-    `UsageError` for more than 131,072 ubatches.
+    `bandwidth` is in bytes per second. `peaks` are in operations per second, by the names that `peak_name` returns.
+    Raises `UsageError` for more than 131,072 ubatches.
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
     if prompt > _UBATCHES * ubatch:

@@ -92,16 +92,16 @@ _SCALARS = {
 _TEXT, _ARRAY = 8, 9
 _CHUNK = 1 << 20  # bytes read at a time
 _ENTRIES = 100_000  # limit for the number of keys, and for the number of tensors; real files have hundreds
-_STRINGS = 1 << 24  # limit for the elements of an array of text; the largest vocabularies have 2^18
+_STRINGS = 1 << 24  # limit for the elements of an array of strings; the largest vocabularies have 2^18
 _KEPT = 1 << 16  # a longer array of numbers is skipped
 _NAME = 1 << 16  # limit for a key or name, in bytes
-_TEXT_KEPT = 1 << 20  # a text with more bytes is skipped
+_TEXT_KEPT = 1 << 20  # a string with more bytes is skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A value that was skipped: an array of text, a long array of numbers, or a long text. `length` is the number of
-    elements of an array, or the number of bytes of a text."""
+    """A value that was skipped: an array of strings, a long array of numbers, or a long string. `length` is the number
+    of elements of an array, or the number of bytes of a string."""
 
     length: int
 
@@ -278,7 +278,7 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
     def _skip_texts(self, count: int) -> None:
-        """Skip `count` texts.
+        """Skip `count` strings.
 
         This loop takes most of the time for a header with a vocabulary. So it creates no objects except lengths, and it
         finds the end of the window by a failed read.

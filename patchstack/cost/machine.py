@@ -35,8 +35,8 @@ class Origin(StrEnum):
 class Figure:
     """A figure of a machine.
 
-    `value` is in bytes, bytes a second or operations a second. `unit` is the unit that the source uses. `date` is the
-    day of the measurement or look-up, YYYY-MM-DD.
+    `value` is in bytes, bytes per second or operations per second. `unit` is the unit that the source uses. `date` is
+    the day of the measurement or look-up, YYYY-MM-DD.
     """
 
     value: float
@@ -59,7 +59,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine. An unknown figure is None, or missing in `peaks`. A result that needs an unknown figure is unknown."""
+    """The figures of a machine. An unknown figure is None, or missing in `peaks`. A result that needs an unknown figure
+    is unknown."""
 
     name: str
     bandwidth: Figure | None = None
@@ -68,7 +69,7 @@ class Machine:
 
     @property
     def peak_values(self) -> dict[str, float]:
-        """The known peaks in operations a second, by type."""
+        """The known peaks in operations per second, by type."""
         return {name: figure.value for name, figure in (self.peaks or {}).items()}
 
     @property
@@ -79,7 +80,7 @@ class Machine:
         return named | {f"peak {name}": figure for name, figure in (self.peaks or {}).items()}
 
     def need_bandwidth(self) -> float:
-        """Return the bandwidth in bytes a second. Raises `UsageError` if it is unknown."""
+        """Return the bandwidth in bytes per second. Raises `UsageError` if it is unknown."""
         if self.bandwidth is None:
             raise CostRefused(
                 "the memory bandwidth is unknown",
@@ -185,7 +186,7 @@ def _date(node: Node) -> str | None:
 
 
 def mixed_origins(figures: Mapping[str, Figure]) -> str:
-    """Return a sentence that names the origin of each figure. Return an empty text if all origins are the same."""
+    """Return a sentence that names the origin of each figure. Return an empty string if all origins are the same."""
     origins = {figure.origin for figure in figures.values()}
     if len(origins) < 2:
         return ""

@@ -323,8 +323,8 @@ def state_rows_more(layout: Layout, options: ServerOptions) -> int:
 
 
 def _spaced(options: ServerOptions, sizes: Cells) -> int:
-    """Return how many checkpoints the context of a slot allows. Two checkpoints are more than `spacing` tokens
-    apart."""
+    """Return how many checkpoints fit into a slot's context, up to the limit of the options. Two checkpoints are more
+    than `spacing` tokens apart."""
     return min(options.checkpoints, 1 + (sizes.stream - 2) // (options.spacing + 1))
 
 

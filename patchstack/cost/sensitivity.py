@@ -85,8 +85,8 @@ class Elasticity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """A result at one value of an input. `value` is in the unit of the input: bytes a second, streams or tokens.
-    `amount` is in `unit`. `speed` is in tokens a second. It is None if the result is not the time of tokens."""
+    """A result at one value of an input. `value` is in the unit of the input: bytes per second, streams or tokens.
+    `amount` is in `unit`. `speed` is in tokens per second. It is None if the result is not a time for tokens."""
 
     result: str
     name: str

@@ -104,7 +104,7 @@ def split(
     streams: int = 1,
 ) -> StateSplit:
     """Return the split at a threshold in tokens: heads with a larger τ keep f32. With a threshold of 0, all heads keep
-    f32. With infinity, all heads use bf16. `bandwidth` is in bytes a second."""
+    f32. With infinity, all heads use bf16. `bandwidth` is in bytes per second."""
     f32 = tuple(tuple(tau > threshold for tau in one.tau) for one in memories)
     heads = sum(len(one) for one in f32)
     bf16 = heads - sum(map(sum, f32))

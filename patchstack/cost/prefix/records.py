@@ -39,7 +39,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A step of an agent. A value that the log does not have is None.
+    """A step of an agent. A value is None if the log does not have it.
 
     `messages` is None for a plain completion, which has `prompt` instead. `body` is the request. `total` is the number
     of prompt tokens, `cached` the number of reused tokens, `generated` the number of generated tokens. `prefill` and
@@ -268,5 +268,5 @@ def _clock(line: str) -> float | None:
 
 
 def known_totals(records: Sequence[Record]) -> bool:
-    """Return whether the numbers of all tokens and of reused tokens are known for every step."""
+    """Return whether the counts of prompt tokens and of reused tokens are known for every step."""
     return all(one.total is not None and one.cached is not None for one in records)

@@ -327,8 +327,8 @@ class Slots:
         return 0 if held else -1
 
     def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
-        """Reuse the cached prefix of a prompt in the slot. Return three token counts: the reused tokens, the tokens of
-        the common prefix, and the tokens of the restored checkpoint (-1 if none was restored)."""
+        """Reuse the cached prefix of a prompt in the slot. Return three token counts: reused, in the common prefix, and
+        in the restored checkpoint (-1 if none was restored)."""
         held = slot.prompt
         common = past = _common(held.tokens, prompt) if request.cache else 0
         restored = -1
