@@ -1,8 +1,8 @@
 """Compute the bytes that llama.cpp at the pin allocates for a model and a command line, by purpose.
 
 Sources: `src/llama-context.cpp` (contexts), `src/llama-kv-cache*.cpp`, `src/llama-memory-recurrent.cpp`, and
-`tools/server/server-context.cpp` (checkpoints). Sizes are those of tensors. A device may round the size of a buffer up
-by some bytes. Compute buffers are not included, because they depend on the graph and not on the header.
+`tools/server/server-context.cpp` (checkpoints). Sizes are tensor sizes. A device may round up the size of a buffer by
+some bytes. Compute buffers are not included, because they depend on the graph and not on the header.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ class Model:
 
     @property
     def vocabulary(self) -> int:
-        """The size of the vocabulary. It is the number of tokens of the tokenizer, or else `vocab_size`, or else the
-        number of rows of `token_embd`. Raises `UsageError` if all three are missing."""
+        """The size of the vocabulary. It is the first of these that exists: the tokenizer's number of tokens,
+        `vocab_size`, or the number of rows of `token_embd`. Raises `UsageError` if all three are missing."""
         found = self.keys.get("tokenizer.ggml.tokens")
         if isinstance(found, Skipped):
             return found.length

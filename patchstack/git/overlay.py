@@ -74,8 +74,8 @@ class TreeOverlay:
         self._root = self._load(tree)
 
     def entry(self, path: bytes) -> Entry | None:
-        """Return the mode and id of the file, link, submodule or directory at a path. The id of a directory is that of
-        the last `write`. Return None if nothing exists at the path."""
+        """Return the mode and id of the file, link, submodule or directory at a path. The id of a directory is the id
+        at the last `write`. Return None if nothing exists at the path."""
         *parents, name = path.split(b"/")
         node = self._descend(parents)
         return None if node is None else node.entries.get(name)

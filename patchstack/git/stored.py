@@ -28,8 +28,8 @@ class Damaged(Exception):
 class StoredObjects:
     """The objects of object directories and of their alternates, read-only.
 
-    git runs in our own empty repository that borrows the directories. It does not read the configuration of these
-    repositories, and fetches nothing. The git process ends with this Python object, or with this process.
+    git runs in our own empty repository that borrows the directories. git does not read the configuration of the
+    borrowed repositories, and fetches nothing. The git process ends with this Python object, or with this process.
     """
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
 
 
 def identity_problem(row: Mapping[str, Decimal]) -> str | None:
-    """Return the contradiction between the figures of a row. Return None if there is none.
+    """Return the contradiction between the figures of a row. Return None if the figures agree.
 
     `row` has the keys of the tool (`pp`, `tg`, `pl`, `n_kv`, `t_pp`, `speed_pp`, `t_tg`, `speed_tg`), with the digits
     as printed. Within the rounding, N_KV = B·(PP+TG), S_PP = PP·B/T_PP and S_TG = TG·B/T_TG must be possible.

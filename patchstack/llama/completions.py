@@ -344,7 +344,7 @@ def _error(reply: Reply) -> str:
 def _last_words(stderr: bytes) -> str:
     """Return a line of the output that can be appended to a message.
 
-    It is the last line that reports an error, or else the last line.
+    It is the last line that reports an error, or the last line if none does.
     """
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TROUBLE.search(line)] or lines

@@ -180,7 +180,7 @@ FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
 class Side:
     """One side of a comparison: a model, and how it is run.
 
-    `args` are the last arguments and override those of patchstack.
+    `args` come last, so they override patchstack's own arguments.
     """
 
     model: Model

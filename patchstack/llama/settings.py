@@ -115,7 +115,7 @@ ITS_MODEL = Setting[Model](
     metavar="FILE",
     help="A model: {model:model} in --arg stands for its path.",
 )
-"""The model of a program with its own arguments. They refer to it as `{model:model}`."""
+"""The model of a program with its own arguments. The arguments refer to the model as `{model:model}`."""
 SWITCH = Setting[Environment](
     name="switch",
     form=Variables(),

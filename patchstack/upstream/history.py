@@ -65,7 +65,7 @@ class ShallowRange(MissingError):
 
 
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
-    """Return the commit of a ref of upstream. `what` is the name of the option. If the user `named` a ref, errors begin
+    """Return the commit at an upstream ref. `what` is the name of the option. If the user `named` a ref, errors begin
     with the name of the option.
 
     Raises the same errors as `Repository.resolve_commit`.

@@ -75,7 +75,7 @@ _SCORE = re.compile(rb"(?:dis)?similarity index \d{1,3}%\Z")
 _NAME = re.compile(rb"[!-~]+\Z")
 _KEY = re.compile(rb"index |--- |\+\+\+ |old mode |new mode |new file mode |deleted file mode |rename from |rename to ")
 _CONTENT_ONLY = frozenset({b"index ", b"--- ", b"+++ "})
-"""The header lines of a diff that changes the content of a file, but neither its name nor its mode."""
+"""The header lines of a diff that changes a file's content, but not the file's name or mode."""
 _BEGINS = (b"d", b"@", b"-")
 """The first bytes of lines that may begin a diff or a hunk."""
 _KINDS = (b"new file mode ", b"deleted file mode ", b"rename from ")

@@ -1,7 +1,7 @@
 """Place hunks with fuzz: some lines of their context may differ, as in GNU patch and quilt.
 
-`git apply` has no fuzz. The places are the same as those of GNU patch 2.7 (`locate_hunk` in patch.c). They may be
-wrong, so a person must review them.
+`git apply` has no fuzz. The places are the same as those of GNU patch 2.7 (`locate_hunk` in patch.c). A place may be
+wrong, so a person must review the result.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def place_with_fuzz(
 
 
 class _Parts:
-    """The old lines of a hunk, and the number of context lines among them."""
+    """The old lines of a hunk, and the number of context lines at its beginning and end."""
 
     def __init__(self, hunk: PatchedHunk, key: Callable[[bytes], bytes] | None) -> None:
         signs = [line.sign for line in hunk.lines]
@@ -141,8 +141,8 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
 
 
 def _changed(lines: Sequence[bytes], hunk: PatchedHunk, at: int, leading: int) -> tuple[int, list[bytes]]:
-    """Return how many of the file's lines a hunk replaces, up to its last change, and the new lines from its first
-    change on. Context lines are copied from the file."""
+    """Return the index of the file's line after a hunk's last change, and the new lines from the first to the last
+    change. Context lines are copied from the file."""
     place = at - 1 + leading
     result: list[bytes] = []
     used = place

@@ -36,8 +36,8 @@ class Misfit:
     already: bool
 
     def line(self, data: bytes) -> int:
-        """Return the 1-based line of the patch file `data` that does not fit: the expected line, or the header of the
-        hunk if its lines already exist."""
+        """Return the 1-based line of the patch file `data` that does not fit. Return the line of the hunk's header if
+        the file already has the hunk's new lines."""
         from patchstack.git.patch.text import old_line
 
         return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)

@@ -29,7 +29,7 @@ from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_des
 SETTLE = 5.0
 """The maximum time, in seconds, to wait until the server's counters include the run."""
 _SPARE = 64
-"""The number of file descriptors that are needed besides those of connections."""
+"""The number of file descriptors that are needed in addition to the connections."""
 Say = Callable[[str], None]
 
 

@@ -1,7 +1,7 @@
 """An event loop that calls the readers of connections while it waits for events.
 
-asyncio creates a handle for each event, puts it into a queue and runs the queue. That costs more than reading a short
-piece. Here a piece is read inside the wait, and then the wait continues.
+asyncio creates a handle for each event, puts it into a queue and runs the queue. Queueing costs more than reading a
+short piece. This loop reads a piece inside the wait, and then continues to wait.
 """
 
 from __future__ import annotations

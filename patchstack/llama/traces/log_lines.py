@@ -92,8 +92,8 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """An event of a checkpoint of a slot's state: `created`, `restored`, `erased invalidated` or `erasing old`. The
-    event `full` means that the whole prompt is processed again."""
+    """An event of a slot's state checkpoint: `created`, `restored`, `erased invalidated` or `erasing old`. The event
+    `full` means that the whole prompt is processed again."""
 
     event: str
     mib: float | None = None
@@ -102,7 +102,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A size of the context, or a property of the model. It is part of the workload."""
+    """A size of the context, or a property of the model. Settings are part of the workload."""
 
     name: str
     value: str

@@ -17,8 +17,8 @@ MORE = "(more)"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Equal records. `values` are their values, in the order of the trace's `keys`. `calls` is their number. `left_out`
-    is the number of those in an incomplete last graph; they are not in `calls`."""
+    """Equal records. `values` are their values, in the order of the trace's `keys`. `calls` is the number of records,
+    except those in an incomplete last graph. `left_out` is the number of records in an incomplete last graph."""
 
     values: tuple[Value, ...]
     calls: int
@@ -99,7 +99,7 @@ class Trace:
 
     @property
     def bounded(self) -> bool:
-        """Whether there may be calls without a record, because the limit was reached, or because this is unknown."""
+        """Whether there may be calls without a record, because the limit was reached or may have been reached."""
         return self.dropped > 0 or not self.summaries or not self.format.counted
 
     def by(self, *keys: str, left_out: bool = False) -> dict[tuple[Value, ...], int]:

@@ -195,8 +195,8 @@ def row_bytes(type_text: str, weights: int) -> int | None:
 
 
 CUT_AT = 1023
-"""The maximum length of a record in bytes. The trace cuts longer records, because its buffer has 1,024 bytes, of which
-one is for the line end."""
+"""The maximum length of a record in bytes. The trace cuts longer records, because its buffer has 1,024 bytes, including
+one byte for the line end."""
 
 _ANSI = re.compile(rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _NUMBER = re.compile(r"\d{1,20}\Z")

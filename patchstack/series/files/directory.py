@@ -29,7 +29,7 @@ class PatchFile:
     """One patch of a series.
 
     `file` is the path in the directory. For a patch of a mailbox, `#` and the position in the mailbox follow the path.
-    `number` is the number in the name of the file, None for a name without a number. It is never a position.
+    `number` is the number in the file's name, or None if the name has no number. `number` is never a position.
 
     `commit` is the fork commit that the header of the patch names, if any. `data` is the unpacked text, with names for
     -p1. It is None if the file is too large for a patch. `strip` is the N of `-pN` if a `series` file gave it.

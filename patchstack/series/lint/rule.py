@@ -63,8 +63,8 @@ class Contents:
 class LintedPatch:
     """One patch as the rules see it.
 
-    It has the file, the bytes that rules read, and the parsed text. The bytes are empty if the patch is too large. It
-    also has the result of applying the patch, with the trees before and after.
+    It has the file, the bytes that rules read, and the parsed text. The bytes are empty if the patch is too large.
+    `link` is the result of applying the patch, with the trees before and after.
     """
 
     file: PatchFile

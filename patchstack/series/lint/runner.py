@@ -149,7 +149,7 @@ def lint(
 
 
 def _waived(found: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[list[Finding], list[Waived]]:
-    """Split the findings into those that remain and those that are waived. Unused waivers are also findings."""
+    """Split the findings into remaining and waived findings. Unused waivers are also findings."""
     findings: list[Finding] = []
     waived: list[Waived] = []
     used: set[int] = set()

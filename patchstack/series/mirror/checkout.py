@@ -28,9 +28,9 @@ from patchstack.tasks import task
 
 
 class Destination(Protocol):
-    """The target of a recreated branch. It receives first the objects, then the branch name and the files.
+    """The target of a recreated branch. The objects are written first, then the branch name and the files.
 
-    `borrows` is true if it uses objects of other repositories, some of which may be missing.
+    `borrows` is true if the target uses objects of other repositories, which may lack some objects.
     """
 
     borrows: ClassVar[bool]
@@ -159,8 +159,8 @@ def change(directory: Path, *args: str) -> None:
 class CheckedOut:
     """A recreated branch.
 
-    It has the head and the number of commits since the pin. `left_out` are files of the head whose contents are
-    missing. The work tree is sparse and does not contain them.
+    `count` is the number of commits since the pin. `left_out` are files of the head whose contents are missing. The
+    work tree is sparse and does not contain them.
     """
 
     directory: Path

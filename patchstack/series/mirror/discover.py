@@ -144,7 +144,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
 def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
     """Run `git merge-base` over two repositories.
 
-    It runs in a temporary repository that borrows the objects of both. Nothing is written to them.
+    git runs in a temporary repository that borrows the objects of both. Neither repository is changed.
     """
     with bare_repository((one.object_directory, other.object_directory)) as root:
         return git.read(root, "merge-base", head, their_head)

@@ -111,8 +111,8 @@ def plan_export(
 ) -> ExportPlan:
     """Plan the series of a fork branch, and prove that it produces the tree of the fork.
 
-    `memory` knows the patches that git does not have to write again. `parking` gives a reason for each number of a
-    patch to park. A parked patch stays parked unless the branch contains it again.
+    `memory` knows the patches that git does not have to write again. `parking` maps the numbers of the patches to park
+    to reasons. A parked patch stays parked unless the branch contains it again.
 
     Raises `NotHeldError` with all complaints of a kind at once: merges, empty commits, edits by hand that would be
     lost, too few free numbers, commits that the series could not recreate. Writes nothing.

@@ -44,8 +44,8 @@ class Coming:
 class Identity:
     """The result of matching.
 
-    For every commit, it has the index of its known patch, or None for a new commit. It also lists the cases that could
-    not be decided.
+    For every commit, it has the index of its known patch, or None for a new commit. The ambiguous cases are listed
+    separately.
     """
 
     known_of: tuple[int | None, ...]

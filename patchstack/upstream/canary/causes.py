@@ -137,7 +137,7 @@ class Culprits:
         return {path: (old, new) for path, old, new in pairs if old != new}
 
     def edits(self, commit: UpstreamCommit, path: bytes) -> tuple[Edit, ...]:
-        """Return the edits of a commit at a path that it changes."""
+        """Return a commit's edits to one of the paths that the commit changes."""
         self._owners(path)
         return self._edits[path, commit.index]
 

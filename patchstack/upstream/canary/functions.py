@@ -55,8 +55,8 @@ def function_at(found: Sequence[Function], line: int) -> Function | None:
 def heads_at(lines: Sequence[bytes], numbers: Iterable[int]) -> set[bytes]:
     """Return the heads of the functions that contain the given lines.
 
-    The numbers are in ascending order. Unlike `function_at`, this reads only the needed part of the text, and reads
-    every line at most once.
+    The line numbers must be in ascending order. Unlike `function_at`, this reads only the needed part of the text, and
+    reads every line at most once.
     """
     found: set[bytes] = set()
     before, head = -1, None

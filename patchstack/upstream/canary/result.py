@@ -162,8 +162,8 @@ def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Patches that fail because of their own change, and the upstream commit that conflicts with them. The commit is
-    None if it is not known. `freed` are patches that fail only because of these patches. They apply again once these
+    """Patches that fail because of their own change (`roots`), and the upstream commit that conflicts with them. The
+    commit is None if it is not known. `freed` are patches that fail only because of `roots`, and apply again if these
     are repaired."""
 
     commit: UpstreamCommit | None

@@ -74,7 +74,7 @@ class _Contents:
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
         """Apply the hunks of a file. Return the new content and the largest offset of a hunk. The content is None if
-        the hunks do not fit. Raises `Unsupported` for a diff that must be applied by git."""
+        the hunks do not fit. Raises `Unsupported` for a diff that git must apply."""
         key = (content, step.number)
         found = self._results.get(key)
         if found is None:

@@ -1,5 +1,5 @@
 """Find the hunks of a patch that upstream's tree contains. A tree contains a hunk if it has all lines that the hunk
-adds, and none of the lines that it removes."""
+adds, and none of the lines that the hunk removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build hypothetical trees with only some of upstream's commits. They show which of these commits break a patch."""
+"""Build hypothetical trees with only some of upstream's commits, to find the commits that break a patch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Forecast which patches will break next, from how often upstream changes the lines around those of the series.
+"""Forecast which patches will break next, from how often upstream changes lines near the changes of the series.
 
-In a backtest, this predictor was the simplest one among the best (benchmarks/forecast_backtest.py;
-docs/guides/canary.md has the figures). The age of a change and its function did not improve it.
+In a backtest, this was the simplest of the best predictors (benchmarks/forecast_backtest.py; docs/guides/canary.md has
+the figures). Using the age or the function of a change did not improve the predictions.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The forecast. `days` is the length of the period that ends at `until` (YYYY-MM-DD). It is shorter than requested
-    if the history of the clone is shorter. `weeks` are the first days of the weeks. Files and patches are sorted, the
-    highest risk first."""
+    """The forecast. `days` is the length of the period that ends at `until` (YYYY-MM-DD). The period is shorter than
+    requested if the clone's history is shorter. `weeks` are the first days of the weeks. Files and patches are sorted,
+    the highest risk first."""
 
     days: int
     until: str
@@ -130,8 +130,8 @@ def foresee(objects: Objects, repository: Repository, series: Series, range_: Up
 
 
 def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
-    """Return upstream's commits of the last `days` days before its tip, oldest first. The parent of the oldest commit
-    comes before them."""
+    """Return upstream's commits of the last `days` days before its tip, oldest first. The tree of the oldest commit is
+    the base, so its own changes do not count."""
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
         raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
