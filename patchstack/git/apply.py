@@ -1,6 +1,6 @@
 """Apply patches to a tree in memory, strictly, one after the other, with the same result as git.
 
-A patch applies here exactly when `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply
+A patch applies if and only if `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply
 --cached` accepts it, and gives the same tree. This module applies plain text diffs and hands everything else to git.
 """
 

@@ -1,7 +1,7 @@
 """Let git apply a patch in a separate temporary repository.
 
-The repository has no alternates. git updates the times of objects that it finds in an alternate, so it would change the
-user's repository. Therefore the index is filled entry by entry, and only files that the patch names are copied.
+The repository has no alternates. git updates the times of objects in an alternate, and so would change the user's
+repository. Therefore the index is filled entry by entry, and only files that the patch names are copied.
 """
 
 from __future__ import annotations

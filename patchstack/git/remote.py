@@ -148,7 +148,7 @@ class Remote:
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
     def origin(self, *names: str) -> str | None:
-        """Return the URL or path from which the clone at this path was made, from its configuration.
+        """Return the URL or path from which the clone at this path was made, as the clone's configuration states it.
 
         The remote `upstream` has priority over `origin`, unless other remotes are given. A relative path is resolved
         from the clone. Return None for a URL, or if no such remote is configured.

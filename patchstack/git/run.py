@@ -77,9 +77,9 @@ def isolated(git_dir: Path, *args: str, cwd: Path | None = None, stdin: bytes = 
 
 
 def objects_of(git_dir: Path, option: str, *, stderr: int) -> Child:
-    """Start `git cat-file` in a repository of ours with `--batch` or `--batch-check`. Write questions to the child's
-    `stdin` and read answers from its `stdout`. The child ends when `stdin` is closed. Raises `MissingError` if git is
-    not installed."""
+    """Start `git cat-file` in one of our repositories, with `--batch` or `--batch-check`. Write questions to the
+    child's `stdin` and read answers from its `stdout`. The child ends when `stdin` is closed. Raises `MissingError` if
+    git is not installed."""
     try:
         return start(["git", "cat-file", option], env=_isolated(git_dir, {}), stdin=PIPE, stdout=PIPE, stderr=stderr)
     except FileNotFoundError as error:

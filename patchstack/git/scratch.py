@@ -26,9 +26,9 @@ def make_directory() -> Path:
 def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) -> Path:
     """Return a new bare repository in the temporary directory. The caller removes it.
 
-    The repository borrows the objects of the given directories. Run only reading commands in a repository that borrows,
-    because a git that writes updates the times of borrowed objects. `shallow` is the list of commits whose parents are
-    absent, as in a shallow repository.
+    The repository borrows the objects of the given directories. Run only read-only commands in a repository that
+    borrows, because other git commands update the times of borrowed objects. `shallow` is the list of commits whose
+    parents are absent, as in a shallow repository.
     """
     _sweep()
     root = make_directory()

@@ -79,7 +79,7 @@ def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
 
 
 def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tuple[bytes, bytes]:
-    """Return the removed and added lines of a change, in order. Return the complete contents if git would call them
+    """Return the removed and added lines of a change, in order. Return the complete contents if git would treat them as
     binary."""
     old, new = content(objects, change.old, change.path), content(objects, change.new, change.path)
     import pygit2

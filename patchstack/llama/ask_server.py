@@ -39,8 +39,8 @@ class ServerAnswers:
     reason: str = ""
 
     def unsteady(self) -> Divergence | None:
-        """Return the first difference between the answers of a later server and those of the first. Return None if all
-        are equal."""
+        """Return the first difference between a later server's answers and the first server's answers. Return None if
+        all are equal."""
         for answers in self.answers[1:]:
             for one, two in zip(answers, self.answers[0], strict=True):
                 if (found := first_difference(one, two.ids, two)) is not None:

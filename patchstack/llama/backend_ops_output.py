@@ -75,8 +75,8 @@ class ConsoleOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """The cases of `support`. `yes` are the full names of those that the backend supports, `no` the others. Both are
-    sorted."""
+    """The cases of `support`. `yes` has the full names of the supported cases, and `no` the full names of the others.
+    Both are sorted."""
 
     yes: tuple[str, ...]
     no: tuple[str, ...]

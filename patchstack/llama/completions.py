@@ -140,7 +140,7 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 
 
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
-    """Return a function that gives the reason why a run of a server cannot be judged.
+    """Return a function that returns the reason why a run of a server cannot be judged.
 
     A run with a failure that the build caused can be judged.
     """

@@ -258,7 +258,8 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
 
 
 def too_few(chunks: int, context: int) -> str | None:
-    """Return the reason why this number of chunks gives no statistics. Return None if it gives statistics."""
+    """Return the reason why the tool prints no statistics for this number of chunks. Return None if the tool prints
+    them."""
     positions = positions_of(chunks, context)
     if positions >= LEAST:
         return None

@@ -33,9 +33,9 @@ _FIELD = re.compile(r' *(?:- )?(\w+):(?: "([^"\\]*)"| \[([\d, ]*)\]| [\w./]+)?\Z
 class LockedPatch:
     """The entry of the lock for a patch.
 
-    It has the file name, the SHA-256 of the file, the fork commit, and the prefix tree. It also has git's patch-id, an
-    id that does not change when the commit is rewritten, and the raw commit object. The last three fields are empty if
-    the lock lacks them.
+    `sha256` is the SHA-256 of the file. `commit` is the fork commit, and `tree` is the prefix tree. `patch_id` is git's
+    patch-id, `id` is an id that does not change when the commit is rewritten, and `object` is the raw commit object.
+    These three are empty if the lock lacks them.
     """
 
     file: str
@@ -51,7 +51,7 @@ class LockedPatch:
 class ParkedPatch(LockedPatch):
     """A patch that was taken out of the series for some time.
 
-    It has the entry, the reason, and the patch file itself. Its number stays reserved.
+    `text` is the content of the patch file. The patch's number stays reserved.
     """
 
     reason: str

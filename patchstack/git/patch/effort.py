@@ -9,9 +9,9 @@ from __future__ import annotations
 from patchstack.git.patch.diff import Unsupported
 
 LARGEST = 4 << 20
-"""The maximum size in bytes of a patch that is read here."""
+"""The maximum size in bytes of a patch that this package reads itself."""
 MOST_LINES = 100_000
-"""The maximum number of lines of a patch that is read here."""
+"""The maximum number of lines of a patch that this package reads itself."""
 MOST_HUNKS = 10_000
 """By default, lint and the comparison with GNU patch skip a patch that has this number of hunks or more."""
 

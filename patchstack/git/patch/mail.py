@@ -21,7 +21,7 @@ class PatchMail:
 
 
 def read_mail(data: bytes) -> PatchMail:
-    """Read the header of a patch file. Does not raise: a file without a header gives an empty subject."""
+    """Read the header of a patch file. Does not raise: the subject of a file without a header is empty."""
     head = data[: 64 * 1024]
     commit = None
     found = _FROM_LINE.match(head)

@@ -209,8 +209,8 @@ def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
 def _separator(lines: list[bytes], body: int) -> int:
     """Return the index of the `---` line that git wrote after the message.
 
-    It is the first `---` that is followed only by a diffstat and a diff. If none is, it is the last `---` before the
-    first diff. Without such a line, return the index of the first diff, or of the end of the file.
+    It is the first `---` that is followed only by a diffstat and a diff. If no line qualifies, it is the last `---`
+    before the first diff. If there is no `---`, return the index of the first diff, or of the end of the file.
     """
     last = None
     for at in range(body, len(lines)):

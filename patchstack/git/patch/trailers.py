@@ -72,8 +72,8 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read the text before the diff of a patch file. Does not raise: a file without a mail header gives an empty
-    message."""
+    """Read the text before the diff of a patch file. Does not raise: the message of a file without a mail header is
+    empty."""
     first = _FIRST_DIFF.search(data)
     mail = data[: first.start()] if first else data
     if mail.startswith(b"From "):

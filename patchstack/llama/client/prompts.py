@@ -34,7 +34,7 @@ drug show leader light voice wife whole police mind finally pull return free mil
 decision explain son hope even develop
 """.split()  # noqa: SIM905  (a list of 170 lines)
 _PLAIN = range(100, 228)
-"""Token ids that every vocabulary has. They are used for a server that does not tokenize."""
+"""Token ids that every vocabulary has. They are used for a server that has no `/tokenize`."""
 
 
 class NoPrompt(ValueError):

@@ -1,5 +1,5 @@
-"""Check expectations of a log, such as `route=mmq type=nvfp4 >= 1000`. They are evaluated on counts, not on the text of
-the log.
+"""Check expectations of a log, such as `route=mmq type=nvfp4 >= 1000`. Expectations are evaluated on counts, not on the
+text of the log.
 
     [trace=NAME] key=value … [>= N]
 

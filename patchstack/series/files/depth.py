@@ -185,8 +185,8 @@ def _after_hunks(lines: list[bytes], at: int) -> int:
 def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
     """Return the two names of a `diff --git` line, as written.
 
-    If exactly one split gives the same file on both sides at `depth`, use it. Otherwise use the split if only one is
-    possible. Return None if neither applies.
+    If exactly one split names the same file on both sides at `depth`, use this split. Otherwise, use the split if only
+    one is possible. Return None if neither applies.
     """
     text = text.rstrip(b"\r")
     if text[:1] == b'"':
@@ -206,7 +206,8 @@ def _is_null(line: bytes) -> bool:
 
 
 def _placed(name: bytes, depth: int, side: bytes, at: int) -> bytes:
-    """Return the name with the prefix for -p1. It then gives the same path as the original name with -p`depth`."""
+    """Return the name with the prefix for -p1. With -p1, the result names the same path as the original name with
+    -p`depth`."""
     if depth:
         return _shortened(name, depth - 1, depth, at)
     return b'"' + side + name[1:] if name[:1] == b'"' else side + name

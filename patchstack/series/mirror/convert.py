@@ -27,7 +27,7 @@ from patchstack.series.verify.prefix_trees import apply_series
 class Copied:
     """A copy that was written.
 
-    It has the directory, the files in order, and the tree that they produce, which equals the tree of the series.
+    `files` are in the order of the series. `tree` is the tree that they produce, which equals the tree of the series.
     """
 
     directory: Path

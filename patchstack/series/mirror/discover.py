@@ -22,8 +22,8 @@ from patchstack.workspace import SeriesConfig, is_url
 class Found:
     """The settings of a series.
 
-    It has the commit of the pin, and how the pin was found. The count is the number of commits since the pin, or the
-    number of patches.
+    `pin_from` tells how the pin was found. `count` is the number of the fork's commits since the pin, or the number of
+    patches.
     """
 
     config: SeriesConfig

@@ -1,4 +1,4 @@
-"""Remember which patch git wrote for a commit, to avoid formatting it again.
+"""Remember which patch git wrote for a commit, to avoid formatting the commit again.
 
 The cache has only digests. A patch file is reused if it still has the bytes that git wrote for that commit with the
 same options. Files of the series, such as its lock, are not trusted for this.

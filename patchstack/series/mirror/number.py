@@ -20,7 +20,8 @@ _CLEARLY = 0.8
 class Known:
     """A patch of the last export.
 
-    It has the number, the commit that it was made from (if known), git's patch-id, the subject, and the text.
+    `commit` is the commit that the patch was made from; empty if unknown. `patch_id` is git's patch-id. `data` is the
+    text of the patch.
     """
 
     number: int
@@ -44,8 +45,8 @@ class Coming:
 class Identity:
     """The result of matching.
 
-    For every commit, it has the index of its known patch, or None for a new commit. The ambiguous cases are listed
-    separately.
+    `known_of` has, for every commit, the index of the known patch, or None for a new commit. `ambiguous` describes the
+    cases that could not be decided.
     """
 
     known_of: tuple[int | None, ...]

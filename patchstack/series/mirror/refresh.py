@@ -33,7 +33,7 @@ from patchstack.tasks import task
 class FuzzyHunk:
     """A hunk that was applied with fuzz.
 
-    It has the file, the number of the hunk, from 1, and its line in the file.
+    `hunk` is the number of the hunk, from 1. `line` is the line of the file at which the hunk was applied.
     """
 
     path: str
@@ -46,8 +46,7 @@ class FuzzyHunk:
 class RefreshedFile:
     """One patch of the copy.
 
-    It has the name, the name of the original, and the hunks that needed fuzz. Without such hunks, the patch was copied
-    unchanged.
+    `hunks` are the hunks that needed fuzz. If there are none, the patch was copied unchanged from `original`.
     """
 
     file: str
@@ -59,7 +58,7 @@ class RefreshedFile:
 class Refreshed:
     """A copy that was written.
 
-    Applied without fuzz, it produces the same tree as the originals with fuzz.
+    Without fuzz, the copy produces the same tree as the originals with fuzz.
     """
 
     directory: Path
@@ -160,7 +159,7 @@ def _problems(applier: Applier, patch: PatchFile, outcome: Outcome) -> list[str]
 def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
     """Apply a whole patch with fuzz, and return the hunks that needed fuzz.
 
-    Return None if the patch does not fit. Then nothing was applied.
+    Return None if the patch does not fit; nothing is applied in this case.
     """
     found: list[FuzzyHunk] = []
     edits: list[tuple[PatchedFile, int, bytes]] = []

@@ -1,6 +1,6 @@
-"""The status of a series.
+"""Determine the status of a series.
 
-It has the pin, fork, mirror, lock, lint result, numbers, surface, and the next step.
+The status includes the pin, fork, mirror, lock, lint result, numbers, surface, and the next step.
 """
 
 from __future__ import annotations

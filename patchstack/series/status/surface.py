@@ -60,7 +60,7 @@ class OwnFile:
 class Surface:
     """The surface of a series.
 
-    It has the upstream files in descending order of cost, and the series' own files, sorted by path.
+    `upstream` has the upstream files in descending order of cost. `own` has the series' own files, sorted by path.
     """
 
     upstream: tuple[UpstreamFile, ...]

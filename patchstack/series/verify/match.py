@@ -28,7 +28,7 @@ class Matching:
     moved: frozenset[int]
 
     def patch_of(self, commit: int) -> int | None:
-        """Return the patch that mirrors a commit, or None."""
+        """Return the patch that mirrors a commit. Return None if no patch does."""
         return self.patch_by_commit.get(commit)
 
 

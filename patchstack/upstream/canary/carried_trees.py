@@ -1,4 +1,5 @@
-"""Compute the trees that a series gives on commits of upstream. Conflicts are settled so that the rest can be checked.
+"""Compute the trees that a series produces on upstream's commits. Conflicts are settled so that the rest can be
+checked.
 
 Each patch's own change is merged three-way, as in `sync`. If both sides changed the same lines, the resulting text has
 the lines of both sides. So the complete text of upstream can be checked, and the patch is reported as not carried.

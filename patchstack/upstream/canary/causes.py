@@ -92,7 +92,7 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
     effort = effort_for(lines, diff.hunks, _MORE)
     each = (misfit_alone(lines, number, hunk, effort) for number, hunk in enumerate(diff.hunks, 1))
     found = [misplaced(misfit) for misfit in each if misfit is not None]
-    if not found:  # Each hunk fits alone, but not after the others. Report the hunk at which git fails.
+    if not found:  # Each hunk fits alone, but not after the other hunks. Report the hunk at which git fails.
         stumbled = apply_hunks(lines, diff.hunks, effort)
         assert isinstance(stumbled, Misfit)
         found.append(misplaced(stumbled))

@@ -55,8 +55,8 @@ def look_at_checks(
     *,
     blame: bool,
 ) -> tuple[CheckAhead, ...]:
-    """Run checks on the trees that a series gives at the pin and at the tip. With `blame`, run them at every commit
-    between these two as well.
+    """Run checks on the trees that a series produces at the pin and at the tip. With `blame`, also run the checks at
+    every commit between the two.
 
     Writes nothing. Raises `MissingObject` if the content of a touched file is not available.
     """

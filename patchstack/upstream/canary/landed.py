@@ -182,7 +182,7 @@ class Landing:
         return later[-1] if later else None
 
     def _since(self, how: str, index: int) -> Likeness:
-        """Return the commit that brought the change. From this commit on, every commit that touches the files has the
+        """Return the commit that made the change. From this commit on, every commit that touches the files has the
         change."""
         commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
         trees = [self._range.pin.tree, *(commit.tree for commit in commits)]

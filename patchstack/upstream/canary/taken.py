@@ -105,7 +105,8 @@ class TakenHunks:
     def _has(
         self, path: bytes, edit: Edit, before: Lines, after: Lines, here: Lines, theirs: Sequence[Edit], index: int
     ) -> bool:
-        """Return whether a text contains the result of one edit, at the place to which upstream's changes moved it."""
+        """Return whether a text contains the result of one edit, at the place to which upstream's changes moved the
+        edit."""
         start, end = _region(edit, theirs)
         place = list(here[start:end])
         added = list(after[edit.to : edit.to + edit.added])

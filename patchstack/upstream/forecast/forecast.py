@@ -51,7 +51,7 @@ class HotFunction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFile:
     """A file of upstream that the series changes. `weeks` are the numbers of upstream commits per week, oldest week
-    first. `known` is false if contents were missing, so that the functions are not known."""
+    first. `known` is false if the functions are unknown because contents were missing."""
 
     path: str
     weeks: tuple[int, ...]

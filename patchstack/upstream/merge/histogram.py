@@ -18,8 +18,8 @@ CHAIN = 64
 
 _OFTEN, _LEAST = 64, 40_000_000
 """The limit for the search, above which the rest is compared with Myers' diff. `_OFTEN` is how often each line may be
-examined. `_LEAST` is the number of examinations that are always allowed. git has no such limit: its time grows with the
-square of the number of changes."""
+examined. `_LEAST` is the number of examinations that are always allowed. git has no such limit, so its time grows with
+the square of the number of changes."""
 
 
 class Edit(NamedTuple):

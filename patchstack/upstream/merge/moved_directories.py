@@ -1,6 +1,6 @@
 """Find the new path of a file that a patch adds to a directory that upstream renamed, as `git merge` suggests it.
 
-The rules are those of the directory rename detection in merge-ort.c. Each file of a removed directory votes for the
+The rules are the same as for directory rename detection in merge-ort.c. Each file of a removed directory votes for the
 directory to which it moved. The directory with the most votes wins. A tie gives no suggestion.
 """
 

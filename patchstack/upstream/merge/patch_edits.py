@@ -75,8 +75,8 @@ class OwnEdits:
         return found if text else None
 
     def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
-        """Return the edits between two texts. Return no edits if one of them is not a text. Each pair is compared only
-        once."""
+        """Return the edits between two texts. Return no edits if one of the two is not a text file. Each pair is
+        compared only once."""
         before, after = self.lines(old), self.lines(new)
         if old is None or new is None or before is None or after is None:
             return ()

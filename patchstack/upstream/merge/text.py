@@ -270,7 +270,7 @@ def _marked(
     yours: list[bytes],
     labels: tuple[str, str],
 ) -> list[bytes]:
-    """Return a conflict with markers. The line ends of the markers are those of the lines around them (is_cr_needed in
+    """Return a conflict with markers. The markers have the same line ends as the lines around them (is_cr_needed in
     xmerge.c)."""
     around = (mine[max(start - 1, 0) :][:1], other[max(place[0] - 1, 0) :][:1], base[:1])
     newline = b"\r\n" if all(line and line[0].endswith(b"\r\n") for line in around) else b"\n"
