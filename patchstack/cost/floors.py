@@ -1,4 +1,4 @@
-"""Compute a lower bound for the time of a step, its floor.
+"""Compute the floor of a step, which is a lower bound for its time.
 
 One bound is the number of bytes that the step must read and write, divided by the memory bandwidth. For a prompt,
 another bound is the number of operations, divided by the machine's peak. Every byte counts once for each step, as if
@@ -173,8 +173,8 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
     """Return the smallest number of streams for which KV cache and state have more bytes than the weights.
 
-    Return None if this number is above `most`. It is found by bisection, because each stream adds the same number of KV
-    and state bytes, while the bytes of weights grow more and more slowly.
+    Return None if this number is above `most`. The number is found by bisection, because each stream adds the same
+    number of KV and state bytes, while the bytes of weights grow more and more slowly.
     """
 
     def outweighed(streams: int) -> bool:

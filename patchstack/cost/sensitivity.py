@@ -56,8 +56,8 @@ class Result:
     """A result as a function of its inputs.
 
     `amount` computes the result from the values of the inputs. `shares` has the shares of the result (0 to 1) that are
-    proportional to a quantity, such as the bytes of a group. If the result is the time of some tokens, `tokens`
-    computes the number of these tokens.
+    proportional to a quantity, such as the bytes of a group. If the result is a time for tokens, `tokens` computes the
+    number of tokens.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Apply patches to a tree in memory, strictly, one after the other, with the same result as git.
 
-A patch applies if and only if `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply
---cached` accepts it, and gives the same tree. This module applies plain text diffs and hands everything else to git.
+`git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply --cached` accepts exactly the
+same patches, and produces the same trees. This module applies plain text diffs and hands everything else to git.
 """
 
 from __future__ import annotations

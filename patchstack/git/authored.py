@@ -1,4 +1,4 @@
-"""Create commits from patch files as `git am` would. The same patch files always give the same commit ids."""
+"""Create commits from patch files as `git am` would. The same patch files always produce the same commit ids."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Commit:
 
 
 def object_id(kind: str, data: bytes) -> str:
-    """Return the SHA-1 id that git gives an object, as 40 hexadecimal digits."""
+    """Return the SHA-1 id of an object in git, as 40 hexadecimal digits."""
     digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Edit a tree in memory and compute the ids that git would give. Only the needed parts of the base tree are read."""
+"""Edit a tree in memory and compute the same ids as git. Only the needed parts of the base tree are read."""
 
 from __future__ import annotations
 

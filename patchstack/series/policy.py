@@ -98,7 +98,7 @@ def _repository(directory: Path) -> Path:
 def _refuse_brought(workspace: Workspace) -> None:
     """Raise `ConfigError` for a fork or upstream that the change itself adds.
 
-    It may be added as files of a repository, as a link, or as a submodule of the checkout.
+    The change may add a repository as files, as a link, or as a submodule of the checkout.
     """
     root = _repository(workspace.root.resolve())
     if not (root / ".git").exists():

@@ -1,6 +1,6 @@
 """Send questions one after the other and keep the complete answers.
 
-This is used to check the contents of answers, not their times.
+The answers are checked for their content, not for their timing.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class _Wait(selectors.DefaultSelector):
         super().close()
 
     def add(self, descriptor: int, events: int, call: Call) -> None:
-        """Call `call` with the events of a descriptor whenever there are any."""
+        """Call `call` with a descriptor's events whenever it has any."""
         self._all.register(descriptor, events)
         self._calls[descriptor] = call
 

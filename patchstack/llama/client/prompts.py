@@ -130,7 +130,7 @@ async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, 
 
 
 async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | None:
-    """Return the number of tokens that a text has in a request, and their ids. Return None if the server does not
+    """Return the number of tokens that a text has in a request, and the token ids. Return None if the server does not
     report them."""
     if not plan.chat:
         ids = await _tokenized(plan, ask, text, special=True)

@@ -1,4 +1,4 @@
-"""Rule `paths`: patches touch only source files, no results, models or build outputs."""
+"""Rule `paths`: patches touch only source files, not results, models or build outputs."""
 
 from __future__ import annotations
 

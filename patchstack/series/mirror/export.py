@@ -114,7 +114,7 @@ def plan_export(
     `memory` knows the patches that git does not have to write again. `parking` maps the numbers of the patches to park
     to reasons. A parked patch stays parked unless the branch contains it again.
 
-    Raises `NotHeldError` with all complaints of a kind at once: merges, empty commits, edits by hand that would be
+    Raises `NotHeldError` that lists all complaints of one kind: merges, empty commits, edits by hand that would be
     lost, too few free numbers, commits that the series could not recreate. Writes nothing.
     """
     _refuse_commits(fork, base)

@@ -182,7 +182,7 @@ def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
 
 
 def _edit(applier: Applier, file: PatchedFile, found: list[FuzzyHunk]) -> tuple[int, bytes] | None:
-    """Return the mode and content that one diff produces. Return None if it does not fit.
+    """Return the mode and content that one diff produces. Return None if the diff does not fit.
 
     Hunks that needed fuzz are added to `found`.
     """

@@ -1,4 +1,4 @@
-"""Check in memory whether a series applies to a newer upstream, and give every patch a state."""
+"""Check in memory whether a series applies to a newer upstream, and determine the state of every patch."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def look_at_checks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A patch that names a check, and the result of this check on upstream alone. The patch can be dropped if the check
-    is PASS. `when` is the patch's own text on when to drop it."""
+    """A patch that names a check, and the check's result on upstream alone. The patch can be dropped if the result is
+    PASS. `when` is the patch's own text on when to drop the patch."""
 
     file: str
     number: int | None

@@ -82,7 +82,7 @@ class _Contents:
         return found
 
     def lines(self, content: Content | None) -> list[bytes]:
-        """Return the lines of a content. The caller must not change this list."""
+        """Return the lines of the given content. The caller must not change this list."""
         if content is None:
             return [b""]
         trail: list[int] = []
@@ -254,7 +254,7 @@ class StrictChain:
         return None if steps is None else tuple(step.diff for step in steps)
 
     def lines(self, content: Content) -> list[bytes]:
-        """Return the lines of a content. The caller must not change this list."""
+        """Return the lines of the given content. The caller must not change this list."""
         return self._contents.lines(content)
 
     def _tried(self, index: int, given: tuple[Slot, ...]) -> tuple[tuple[Slot, ...], tuple[bool, int]]:
