@@ -335,7 +335,7 @@ class NoServersHere(MissingError):
 
 
 class BuildPlanRefused(UsageError):
-    """The build cannot be done with these options."""
+    """The build options cannot be used."""
 
     code = "PS0601"
 

@@ -158,8 +158,10 @@ def _show(found: Canary, outlook: Forecast | None) -> None:
 
 
 def _print_error(name: str, error: PatchstackError) -> None:
-    """Print an error document for a series that could not be checked, so that the output has a document for every
-    series."""
+    """Print an error document for a series that could not be checked.
+
+    The output then has a document for every series.
+    """
     from patchstack.report.documents.read import failed_canary
 
     print(failed_canary(name, error).line, flush=True)

@@ -141,8 +141,10 @@ def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConf
 
 
 def _print_error(name: str, error: PatchstackError) -> None:
-    """Print an error document for a series that could not be verified, so that the output has a document for every
-    series."""
+    """Print an error document for a series that could not be verified.
+
+    The output then has a document for every series.
+    """
     from patchstack.report.documents.read import failed_verify
 
     print(failed_verify(name, error).line, flush=True)

@@ -1,5 +1,7 @@
-"""Read the headers of a model from one file or several shards, and write the shape of a model: files without
-weights."""
+"""Read the headers of model files, and write copies without weights.
+
+A model is one file or several shards.
+"""
 
 from __future__ import annotations
 

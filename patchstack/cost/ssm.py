@@ -1,5 +1,6 @@
-"""Compute the memory length τ of each head of recurrent layers, and the bytes that are saved if heads with a small τ
-keep their state in bf16.
+"""Compute the memory length τ of each head of recurrent layers.
+
+Also compute the bytes that are saved if heads with a small τ keep their state in bf16.
 
 τ is `1/(|ssm_a|·softplus(ssm_dt))` tokens. The gate of a head is `ssm_a·softplus(α + ssm_dt)` with α from the input
 (`src/models/qwen35.cpp` at the pin). τ is computed for α = 0. If the state is rounded to bf16 at every step, its

@@ -284,7 +284,7 @@ class BuildsImages(Protocol):
     ) -> Image:
         """Build the `Dockerfile` of a directory and tag the image.
 
-        `network` is the network that the steps use, by the engine's name for it. Raises `ImageMissing` if the base
-        image is not available, and `NotHeldError` if a step fails.
+        `network` is the engine's name of the network for the build steps (`host`, `none`). Raises `ImageMissing` if the
+        base image is not available, and `NotHeldError` if a step fails.
         """
         ...

@@ -41,10 +41,13 @@ _LONGEST_NAME = 400
 
 @contextlib.contextmanager
 def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a file that exists only while it is locked. `owner` is the name that other processes show. If a
-    different process holds the lock, `busy` is called with the name of its owner, and then this function waits for the
-    lock. An exception from `busy` cancels the wait. The file of a killed process is used again. Raises `UsageError` if
-    the path is not a lock file, and `MissingError` if the file cannot be created."""
+    """Hold the lock of a file that exists only while it is locked.
+
+    Waiting processes show `owner` as the holder of the lock. If a different process holds the lock, `busy` is called
+    with the name of its owner, and then this function waits for the lock. An exception from `busy` cancels the wait. A
+    lock file that a killed process left is reused. Raises `UsageError` if the path is not a lock file, and
+    `MissingError` if the file cannot be created.
+    """
     told = False
     while True:
         descriptor = _opened(file)

@@ -52,10 +52,10 @@ _SCHEMES = frozenset({"https", "http", "ssh", "git", "file", "git+ssh", "ssh+git
 
 
 def refuse_helpers(where: str) -> None:
-    """Raise `UsageError` for an address that makes git start a remote helper (`fd::17`, `ext::…`, `x://…`;
-    gitremote-helpers(7)).
+    """Raise `UsageError` for an address that makes git start a remote helper.
 
-    Such an address may read from our own file descriptors, or run commands.
+    Examples: `fd::17`, `ext::…`, `x://…`. A remote helper can read our own file descriptors or run commands. Source:
+    gitremote-helpers(7).
     """
     scheme = _SCHEME.match(where)
     if _HELPER.match(where) or (scheme is not None and scheme[1].lower() not in _SCHEMES):
@@ -198,8 +198,10 @@ class Cache:
             return Repository.open(shown_url(url), directory)
 
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
-        """Return a repository that has the commits and trees of a ref back to the commit `until`, and the commit id of
-        the ref."""
+        """Return a repository with the history of a ref, and the commit id of the ref.
+
+        The repository has the commits and trees of the ref back to the commit `until`.
+        """
         if not _REF.match(ref) or ".." in ref:
             raise BadRevision(f"{ref!r} is not a branch, tag or commit to fetch from {shown_url(url)}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
@@ -340,8 +342,10 @@ def promisor_url(repository: Path) -> str | None:
 
 
 def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Path]) -> Callable[[Sequence[str]], None]:
-    """Return a function that fetches missing objects from the given URLs, or from the remotes of the given partial
-    clones."""
+    """Return a function that fetches missing objects.
+
+    It fetches from the given URLs, or from the remotes of the given partial clones.
+    """
     tried: set[str] = set()
 
     def fetch(oids: Sequence[str]) -> None:

@@ -48,8 +48,10 @@ def first_complaint(done: Finished) -> str:
 
 
 def read(repository: Path, *args: str) -> Finished:
-    """Run git read-only in a user's repository, without lazy fetches, optional locks, prompts, or a search in parent
-    directories."""
+    """Run git read-only in a user's repository.
+
+    git runs without lazy fetches, optional locks, prompts, and a search in parent directories.
+    """
     environment = clean_environment(
         {
             "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent),

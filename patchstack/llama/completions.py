@@ -1,5 +1,7 @@
-"""Parse llama-server's answers to `/completion`, with the probabilities of tokens, and find the first difference of two
-answers."""
+"""Parse llama-server's responses to `/completion`, and find the first difference of two.
+
+A response has the probabilities of tokens.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Compare the compute paths that arguments and environment select, and check that the programs of a build use the
-GPU."""
+"""Compare the compute paths that arguments and environment select.
+
+Also check that the programs of a build use the GPU.
+"""
 
 from __future__ import annotations
 

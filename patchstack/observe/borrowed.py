@@ -1,5 +1,7 @@
-"""Combine a build with one program of a different build, so that a candidate does not provide the program that tests
-it."""
+"""Combine a build with one program of a different build.
+
+A candidate then does not provide the program that tests it.
+"""
 
 from __future__ import annotations
 

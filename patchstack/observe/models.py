@@ -37,8 +37,9 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
 
 
 def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tuple[Path, str]:
-    """Return the directory that a relative path in a policy refers to, and the problem of the path (empty if it has
-    none).
+    """Return the directory of a relative path in a policy, and the problem of the path.
+
+    The problem is an empty string if the path can be used.
 
     A file that exists next to the policy is trusted. Any other file comes from the work tree, which the change can
     modify, so its digest must be given.

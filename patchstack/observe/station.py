@@ -91,8 +91,10 @@ class Station:
         return int(size) if outcome.ok and kind.startswith("regular") and size.isdigit() else None
 
     def without(self, *, gpu: bool) -> str:
-        """Return the part of an observation's key that says that GPUs are hidden from a build that uses them; empty
-        otherwise."""
+        """Return the part of an observation's key for hidden GPUs.
+
+        It says that GPUs are hidden from a build that uses them. Otherwise it is empty.
+        """
         return " without GPUs" if self.programs.gpus and not gpu else ""
 
     def run(self, invocation: Invocation, key: str, *, gpu: bool) -> Observation:

@@ -1,4 +1,4 @@
-"""Read from the trailers of the patches which switches and gates they add.
+"""Read the switches and gates that patches declare in their trailers.
 
     Switch: LLAMA_KV_PAGED
     New-Gate: kv-paged

@@ -40,12 +40,12 @@ class Stream:
 
     @property
     def ttft(self) -> int:
-        """Time to first token (TTFT): the first chunk with content minus the start, in ns."""
+        """Time to first token (TTFT): from the start to the first chunk with content, in ns."""
         return self.times[0] - self.start
 
     @property
     def e2e(self) -> int:
-        """End-to-end latency: the last chunk with content minus the start, in ns."""
+        """End-to-end latency (E2E): from the start to the last chunk with content, in ns."""
         return self.times[-1] - self.start
 
     @property
@@ -55,7 +55,7 @@ class Stream:
 
     @property
     def decoding(self) -> int:
-        """The last chunk with content minus the first, in ns."""
+        """The time from the first to the last chunk with content, in ns."""
         return self.times[-1] - self.times[0]
 
     @property

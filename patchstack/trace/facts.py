@@ -159,8 +159,10 @@ def _of_log(log: Log, denied: Sequence[LogCheck]) -> Iterator[Fact]:
 
 
 def acceptance_note(line: Acceptance) -> str:
-    """Return how the acceptance is computed, for example `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 +
-    0.691`."""
+    """Return how the acceptance is computed.
+
+    Example: `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 + 0.691`.
+    """
     text = f"{line.accepted:,} of {line.generated:,}"
     if line.rates:
         text += f"; mean length {mean_length(line.rates):g} = 1 + {' + '.join(line.rates)}"

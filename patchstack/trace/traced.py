@@ -146,14 +146,18 @@ _OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
 
 
 def verdict_of_finding(finding: LogCheck) -> Verdict:
-    """Return PASS if the check holds, FAIL for a contradiction, and INVALID if the log does not show enough to
-    decide."""
+    """Return the verdict of a check.
+
+    PASS: it holds. FAIL: the log contradicts itself. INVALID: the log does not show enough to decide.
+    """
     return _OF[finding.holds]
 
 
 def verdict_of_answer(answer: Answer) -> Verdict:
-    """Return PASS if the log shows what was expected, FAIL if it shows the opposite, and INVALID if it shows
-    neither."""
+    """Return the verdict of an expectation.
+
+    PASS: the log shows what was expected. FAIL: the log shows the opposite. INVALID: the log shows neither.
+    """
     return _OF[answer.holds]
 
 

@@ -455,8 +455,10 @@ def _longest(requests: Sequence[Request]) -> int:
 
 
 def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentStep], tokens: Tokens, kept: int) -> Way:
-    """Return the alternative in which the last images of a conversation are a separate user message at the end of each
-    prompt."""
+    """Return the alternative with the last images in a separate user message.
+
+    This message is at the end of each prompt.
+    """
     seen: dict[int, dict[str, Any]] = {}
     requests = []
     for step in steps:

@@ -113,7 +113,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """A fit machine that is locked for a comparison, with its programs."""
+    """A suitable machine that is locked for a comparison, with its programs."""
 
     sides: Sides
     watch: Watch
@@ -286,7 +286,7 @@ def expected_words(plan: Plan) -> str:
 
 @contextlib.contextmanager
 def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
-    """Open the programs of a plan on a fit machine.
+    """Open the programs of a plan on a suitable machine.
 
     Raises `UsageError` if the programs differ from those in the plan.
     """

@@ -43,7 +43,7 @@ S = TypeVar("S")
 def run_alone(
     kind: Kind[S], settings: S, connection: Connection, directory: Path, *, image: str | None, again: bool
 ) -> Judgement:
-    """Run one gate on the programs of a directory, on a fit machine. Observations are kept in the cache.
+    """Run one gate on the programs of a directory, on a suitable machine. Observations are kept in the cache.
 
     Raises `UsageError` for a container engine without an image, `MissingError` if a model or program is missing.
     """
@@ -208,10 +208,10 @@ def prepare_suite(
     recorded: Recorded | None = None,
     offline: bool = False,
 ) -> Iterator[Prepared]:
-    """Open a runner for a suite on a fit machine.
+    """Open a runner for a suite on a suitable machine.
 
-    It knows the observations of this machine and the recorded evidence that counts. With `partly`, the machine may lack
-    a fit GPU. With `offline`, no image is made.
+    The runner reuses the observations of this machine and the recorded evidence that counts. With `partly`, the machine
+    may lack a suitable GPU. With `offline`, no image is built.
 
     Raises `UsageError` for a container engine without an image. Raises `NotFit` and `GpuTaken`.
     """

@@ -59,7 +59,7 @@ def open_runner(
     recorded: Recorded | None = None,
     offline: bool = False,
 ) -> Iterator[Runner]:
-    """Open a runner for programs on a fit machine.
+    """Open a runner for programs on a suitable machine.
 
     If the programs use a GPU, the GPU is locked. If `gpus` is False, the programs get no GPU. Observations are kept
     below `observations`. `recorded` is recorded evidence that also counts. `purpose` is shown to others who want the
@@ -164,7 +164,7 @@ class ProvingMachine:
         return stored
 
     def runner(self, stored: Stored) -> AbstractContextManager[Runner]:
-        """Open a runner for a build, on a fit machine."""
+        """Open a runner for a build, on a suitable machine."""
         return open_runner(
             self.connection,
             programs_of(stored, isolated=self.connection.engine.about().isolated),

@@ -91,8 +91,10 @@ def named_files(policy: Path) -> Iterator[str]:
 
 
 def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
-    """Yield the keys in which the head's document differs from the trusted document, except the keys that the head may
-    change. List entries that have names are compared by name."""
+    """Yield the keys in which the head differs from the trusted document.
+
+    Keys that the head may change are left out. List entries that have names are compared by name.
+    """
     by_name = _by_name(trusted), _by_name(head)
     if by_name[0] is not None and by_name[1] is not None:
         trusted, head = by_name

@@ -114,8 +114,11 @@ def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
 
 
 def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Iterable[Start] | None) -> Proof:
-    """Return the proof that a binary contains the build key, and that every program that prints a version prints this
-    key. `holders` are the files that contain the key."""
+    """Return the proof that the programs carry the build key.
+
+    A binary must contain the key, and every program that prints a version must print the key. `holders` are the files
+    that contain the key.
+    """
     others = [start for start in starts or () if start.kind is Kind.OTHER]
     if others:
         said = "; ".join(f"{start.name} {start.words}" for start in others)

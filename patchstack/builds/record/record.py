@@ -82,7 +82,7 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """The numbers of compiled files that were hits and misses of ccache."""
+    """The hit and miss counts of ccache, in compiled files."""
 
     hits: int
     misses: int

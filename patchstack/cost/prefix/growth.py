@@ -1,5 +1,7 @@
-"""Compute how the number of tokens that a server processes for an agent grows with the steps, and how it would grow
-with other kinds of prompts."""
+"""Compute how the processed tokens of an agent grow with its steps.
+
+The same is computed for other kinds of prompts.
+"""
 
 from __future__ import annotations
 

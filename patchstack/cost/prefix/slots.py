@@ -31,8 +31,10 @@ class WindowCells:
         return max(self.where.get(sequence, ()), default=-1)
 
     def kept(self, sequence: int) -> list[int]:
-        """Return the positions that a saved state of the sequence contains, which are those in the window before its
-        last position."""
+        """Return the positions that a saved state of the sequence contains.
+
+        They are the positions in the window before its last position.
+        """
         last = self.last(sequence)
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
 

@@ -119,8 +119,11 @@ def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequen
 
 
 def growth(checked: Sequence[kl.Checked]) -> str | None:
-    """Return a sentence if the mean divergence grows from each context length to the next, and its total growth is
-    larger than its errors. Otherwise, or with fewer than three measured context lengths, return None."""
+    """Return a sentence that describes a growing divergence, or None.
+
+    The mean divergence grows if it is larger at each longer context, and if its total growth is larger than its errors.
+    Return None with fewer than three measured context lengths.
+    """
     found = [(one.measured.context, one.measured.statistics) for one in checked]
     known = [(context, one.mean, one.mean_error) for context, one in found if one is not None and one.finite]
     if len(known) < 3 or any(later[1] <= former[1] for former, later in pairwise(known)):

@@ -204,8 +204,11 @@ def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
 
 
 def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
-    """Return the largest difference between the margins of two answers, in nats, up to and including their first
-    different token. Tokens are left out if the two answers do not have the same two best tokens there."""
+    """Return the largest difference between the margins of two answers, in nats.
+
+    Only tokens up to and including the first different token count, and only those for which both answers have the same
+    two best tokens.
+    """
     found = 0.0
     for mine, theirs in zip(one.steps, other.steps, strict=False):
         shift = _shift(mine, theirs)

@@ -149,8 +149,11 @@ def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
 
 
 def still_the_same(judgement: Judgement) -> bool:
-    """Return whether changed transcripts are the only failure, and each changed state was measured against the build of
-    its reference with the result PASS."""
+    """Return whether changed transcripts are the only failure and each change is proven harmless.
+
+    A change is proven harmless if the changed state was measured against the build of its reference, with the result
+    PASS.
+    """
     states, measured = judgement.details.get("states"), judgement.details.get("kl")
     if not isinstance(states, list) or not isinstance(measured, list):
         return False

@@ -89,8 +89,10 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
 
 
 def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
-    """Return the content with every hunk applied at exactly its line, or the number of the first hunk that does not
-    fit."""
+    """Apply every hunk at exactly its line.
+
+    Return the new content, or the number of the first hunk that does not fit.
+    """
     lines = content.split(b"\n")
     shift = 0
     for number, hunk in enumerate(hunks, 1):

@@ -295,8 +295,11 @@ class _Reader:
         return FileDiff(old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1)
 
     def _kinds(self, first: bytes, second: bytes, seen: dict[bytes, bytes]) -> tuple[list[bytes], int | None]:
-        """Return the kinds of change in the header lines (creation, deletion or rename), and the new mode if they set
-        it. Raises `Unsupported` if the lines contradict each other."""
+        """Read the kinds of change and the new mode from the header lines.
+
+        The kinds are creation, deletion and rename. The mode is None if the lines do not set it. Raises `Unsupported`
+        if the lines contradict each other.
+        """
         kinds: list[bytes] = [key for key in _KINDS if key in seen]
         if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
             raise self._refuse("contradicting header lines")

@@ -141,8 +141,11 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
 
 
 def _changed(lines: Sequence[bytes], hunk: PatchedHunk, at: int, leading: int) -> tuple[int, list[bytes]]:
-    """Return the index of the line of the file after a hunk's last change, and the new lines from the first to the last
-    change. Context lines are copied from the file."""
+    """Return where a hunk's changes end in the file, and the new lines of the changed range.
+
+    The end is the index of the line after the last change. The new lines go from the first to the last change. Context
+    lines are copied from the file.
+    """
     place = at - 1 + leading
     result: list[bytes] = []
     used = place

@@ -66,7 +66,7 @@ class AnswerReader:
         return found
 
     def left(self) -> int:
-        """Return the number of bytes that are still missing from a body with a length."""
+        """Return the number of bytes of the body that have not arrived. Valid only with `Content-Length`."""
         return self._left
 
     def close(self) -> None:

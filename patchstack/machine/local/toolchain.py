@@ -116,8 +116,10 @@ def _toolkits(root: Path) -> Iterable[Path]:
 
 
 def _age(toolkit: Path) -> tuple[int, ...]:
-    """Return a sort key by version. `cuda` is larger than every version, because the machine's administrator chose
-    it."""
+    """Return the sort key of a toolkit directory: its version.
+
+    A directory without a version (`cuda`) sorts after all versions, because the machine's administrator chose it.
+    """
     numbers = tuple(int(number) for number in re.findall(r"\d+", toolkit.name))
     return numbers or (sys.maxsize,)
 

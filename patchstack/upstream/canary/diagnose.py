@@ -99,8 +99,10 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Return the new paths of touched files that a tree of upstream no longer has at their old paths, with the
-        entry of each new path."""
+        """Return the new paths of touched files that upstream moved, with their entries.
+
+        A file has moved if a tree of upstream no longer has it at its old path.
+        """
         found = self._moved.get(tree)
         if found is None:
             found = self._moved[tree] = {}

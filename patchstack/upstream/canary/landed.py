@@ -222,8 +222,10 @@ class Landing:
         return True
 
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
-        """Return the path of each text that a patch changes, its lines before and after the patch, and the edits
-        between them."""
+        """Return the path, the lines and the edits of each text that a patch changes.
+
+        The lines are those before and those after the patch.
+        """
         own = self._diagnoser.own
         found = []
         for path, change in own.of(index).items():

@@ -1,5 +1,8 @@
-"""Compare changes by their patch-ids under every diff algorithm, by their changed lines, and by the words of their
-titles."""
+"""Find similar changes.
+
+Changes are compared by their patch-ids under every diff algorithm, by their changed lines, and by the words of their
+titles.
+"""
 
 from __future__ import annotations
 

@@ -105,8 +105,10 @@ class TakenHunks:
     def _has(
         self, path: bytes, edit: Edit, before: Lines, after: Lines, here: Lines, theirs: Sequence[Edit], index: int
     ) -> bool:
-        """Return whether a text contains the result of one edit, at the place to which upstream's changes moved the
-        edit."""
+        """Return whether a text contains the result of one edit.
+
+        The result must be at the place to which upstream's changes moved the edit.
+        """
         start, end = _region(edit, theirs)
         place = list(here[start:end])
         added = list(after[edit.to : edit.to + edit.added])
@@ -135,8 +137,10 @@ def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort | None
 
 
 def _region(edit: Edit, theirs: Sequence[Edit]) -> tuple[int, int]:
-    """Return the range in another version that contains an edit's old lines, including the other version's edits to
-    these lines."""
+    """Return the range of an edit's old lines in a different version.
+
+    The range includes the edits of the different version to these lines.
+    """
     first, last = edit.at, edit.at + edit.removed
     shift = 0
     start: int | None = None

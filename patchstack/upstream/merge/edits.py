@@ -117,8 +117,10 @@ def _shift(found: Sequence[Edit], count: int) -> int:
 
 
 def _moved(found: Sequence[Edit], at: int, to: int) -> Sequence[Edit]:
-    """Return the edits with their lines in the old text shifted by `at`, and their lines in the new text shifted by
-    `to`."""
+    """Return the edits with shifted lines.
+
+    Their lines in the old text are shifted by `at`, and their lines in the new text by `to`.
+    """
     if not at and not to:
         return found
     # `Edit(...)` takes twice as long, and a merge shifts most of upstream's edits.

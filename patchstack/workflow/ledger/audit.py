@@ -31,7 +31,7 @@ from patchstack.workflow.ledger.finding import Findings
 from patchstack.workflow.ledger.verdicts import Material, draw, material
 
 OpenRunner = Callable[[Stored], AbstractContextManager[Runner]]
-"""Opens a runner for a build, on a fit machine."""
+"""Opens a runner for a build, on a suitable machine."""
 
 
 class Agreement(StrEnum):

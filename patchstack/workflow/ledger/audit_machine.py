@@ -17,8 +17,10 @@ from patchstack.workspace import Workspace
 
 
 def audit_machine(workspace: Workspace, connection: Connection) -> tuple[Store, Mapping[str, Path], OpenRunner]:
-    """Return the builds of this machine, its models by their SHA-256, and a function that opens a runner for a
-    build."""
+    """Return what an audit uses on this machine.
+
+    These are the builds, the models by their SHA-256, and a function that opens a runner for a build.
+    """
     isolated = connection.engine.about().isolated
 
     def opened(stored: Stored) -> AbstractContextManager[Runner]:
