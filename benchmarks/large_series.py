@@ -4,8 +4,8 @@
 in 200 directories, a series of thousands of patches, and an upstream that moves on. It measures whole processes,
 interleaved:
 
-- `verify`: against one `git apply --cached` of all patches and `git write-tree` (1,500 patches): 4.0 times its
-  CPU time on two busy cores (load average 13);
+- `verify`: against one `git apply --cached` of all patches and `git write-tree` (1,500 patches): 3.6 times its
+  CPU time on two idle cores;
 - `strict` and `threeway`: `canary --blame`, with `--strict` and without (3,000 patches, 300 commits);
 - `sync`: `sync --to`, against `git rebase` of the same commits in a work tree (3,000 patches without conflict).
 
