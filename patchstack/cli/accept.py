@@ -116,9 +116,10 @@ def accept_command(
 
 
 def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:
-    """Check the signing key and program before anything is built, and lock the workspace for this command.
+    """Check that signing is possible, and lock the workspace for this command.
 
-    Raises `UsageError` for a missing key, and `MissingError` without a signing program.
+    This is done before anything is built. Raises `UsageError` if the key does not exist, and `MissingError` if
+    ssh-keygen is not installed.
     """
     if key is not None and not key.is_file():
         raise SigningRefused(f"key {key} does not exist", hint="ssh-keygen -t ed25519 -f KEY creates it")
@@ -179,7 +180,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """Return the recorded evidence that an acceptance may use, which is only the records signed by allowed signers."""
+    """Return the recorded evidence: the records that allowed signers signed. Return None if `signers` is None."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 

@@ -149,7 +149,8 @@ def build_command(
 def _source(
     directory: Path | None, given: Mapping[str, Any], workspace: Path | None, *, offline: bool
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the requested tree: a directory, or a series. `given` has the options for a series, by their names."""
+    """Return the requested tree: a directory, or a series. `given` maps the names of the options for a series to their
+    values."""
     from patchstack.workflow.build import source_of
 
     clash = [name for name, value in given.items() if value is not None]

@@ -108,7 +108,7 @@ def run_command(
 
 
 def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checked]:
-    """Run the gates of a suite, and print each result at once."""
+    """Run the gates of a suite, and print each result immediately."""
     from patchstack.gates.suite import run_suite
     from patchstack.report.gate import Checked, gate_line
     from patchstack.verdict import Verdict
@@ -127,7 +127,7 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
 
 
 def _run_brought(workspace: Workspace, suite: Suite, ready: Prepared) -> list[Checked]:
-    """Run the gates that the patches add and that the policy lacks, and print each result at once."""
+    """Run the gates that only the patches declare, not the policy. Print each result immediately."""
     if workspace.policy is None:
         return []
     from patchstack.gates.suite import read_suites
@@ -281,7 +281,7 @@ def _prepared(
     partly: bool = False,
     signers: str | None = None,
 ) -> Iterator[Prepared]:
-    """Yield a runner for the build or directory. The engine has a machine that is fit for the suite."""
+    """Yield a runner for the gates of a suite on a build or a directory."""
     from patchstack.workflow.gates import choose_programs, prepare_suite
 
     recorded = _recorded(workspace, signers)

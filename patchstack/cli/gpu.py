@@ -135,7 +135,7 @@ def unlock_command(
 
 @contextlib.contextmanager
 def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
-    """Yield the machine of an engine: the named engine, or else the configured engine, or else this host."""
+    """Yield the machine of the named engine. If no engine is named, use the configured engine or this host."""
     from dataclasses import replace
 
     from patchstack.machine.ask import Place, reach

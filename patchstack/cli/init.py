@@ -73,7 +73,7 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, the unit of its count, and the next command for the user."""
+    """Return the series, a noun for its number of patches, and the next command for the user."""
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:

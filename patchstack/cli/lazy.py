@@ -46,7 +46,7 @@ class Lazy:
 
 
 class _OnDemand(Mapping[str, Any]):
-    """A group whose own commands come first. The lazy commands follow, and each is imported when it is looked up."""
+    """The commands of a group: its own, then the lazy commands. A lazy command is imported when it is looked up."""
 
     def __init__(self, own: Mapping[str, Any], lazy: Mapping[str, Lazy]) -> None:
         self.own, self.lazy = own, lazy
@@ -62,7 +62,7 @@ class _OnDemand(Mapping[str, Any]):
 
 
 def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """Return a class of groups that have these lazy commands after their own, in this order."""
+    """Return a group class with these lazy commands. They follow the group's own commands, in the given order."""
 
     class LazyGroup(TyperGroup):
         def __init__(self, *, commands: Any = None, **others: Any) -> None:
@@ -79,7 +79,7 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
-            """Run the command line. Usage errors have our wording instead of Typer's."""
+            """Run the command line. Usage errors are printed in our wording instead of Typer's."""
             if any(name.endswith("_COMPLETE") for name in os.environ):
                 from typer._completion_classes import completion_init
 

@@ -92,7 +92,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    # Every command also accepts these options after its name, see manner.py.
+    # Every command also accepts these options after its name (see manner.py).
     color: Annotated[
         When | None,
         typer.Option(help="When to colour [default: auto]. Also after COMMAND.", show_default=False),

@@ -153,8 +153,10 @@ def nearest_workspace(path: Path | None) -> Workspace | None:
 
 
 def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
-    """Return the engine that is named on the command line, or else in PATCHSTACK_ENGINE, or else in the workspace. If
-    none is named, return Docker's engine."""
+    """Return the engine that the user chose, or Docker if none is chosen.
+
+    `spec`, from the command line, has priority, then PATCHSTACK_ENGINE, then the workspace.
+    """
     from patchstack.engine.choose import open_engine
 
     configured = workspace.engine if workspace is not None else None

@@ -58,7 +58,7 @@ def show_command(
 
 
 def _patch(config: SeriesConfig, which: str) -> PatchFile:
-    """Return the patch with that number or that name."""
+    """Return the patch with this number or name."""
     from patchstack.series.files.directory import configured_series
 
     found = configured_series(config).up_to(which).patches
@@ -101,8 +101,10 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
 
 
 def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> tuple[str | None, str | None]:
-    """Return the fork commit of a patch, and the source of this fact: the comparison, the lock, or the header of the
-    patch."""
+    """Return the fork commit of a patch, and where the commit id was found.
+
+    The id comes from the comparison, the lock, or the header of the patch.
+    """
     if mirrored and found is not None:
         return mirrored, found.config.expect
     for entry in found.lock.patches if found is not None and found.lock is not None else ():

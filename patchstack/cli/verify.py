@@ -129,7 +129,8 @@ def _checking(
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
-    """Return the series with only this comparison. Raises `UsageError` for a series without a fork."""
+    """Return the series, set to compare only with the fork or only with the lock. Raises `UsageError` for a series
+    without a fork."""
     if expect not in ("fork", "lock"):
         raise BadValue(f"--expect {expect} is neither fork nor lock")
     without = [config.name for config in configs if config.fork is None]

@@ -12,11 +12,11 @@ from patchstack.installed import install_hint
 
 
 def open_engine(spec: str, *, root: Path) -> Engine:
-    """Return the engine `spec`: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH` or
-    `tcp://HOST:PORT`. No connection is made yet.
+    """Return the engine that `spec` names. No connection is made yet.
 
-    `root` is the directory for the volumes of the host engine. Raises `UsageError` for any other spec and for an
-    unknown docker context, and `MissingError` if the docker package is not installed.
+    `spec` is `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH` or `tcp://HOST:PORT`. `root`
+    is the directory for the volumes of the host engine. Raises `UsageError` for any other spec and for an unknown
+    docker context, and `MissingError` if the docker package is not installed.
     """
     if spec == "host":
         return HostEngine(root)

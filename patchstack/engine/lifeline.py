@@ -132,9 +132,9 @@ class Trailer:
         return _TRAILER.fullmatch(self._held) is not None
 
     def end(self) -> tuple[bytes, Ended | None]:
-        """Finish at the end of the output. Return no bytes and the content of the trailer.
+        """Finish at the end of the output. Return empty bytes and the content of the trailer.
 
-        If the output has no trailer, return the bytes that were held back and None.
+        If the output has no trailer, return the bytes that were held back, and None.
         """
         held, self._held = self._held, b""
         if (found := _TRAILER.fullmatch(held)) is None:

@@ -241,7 +241,7 @@ class Running(Protocol):
         ...
 
     def wait(self, seconds: float) -> Outcome | None:
-        """Wait for at most `seconds`. Return the outcome of the job, or None if it still runs."""
+        """Wait for at most `seconds`. Return the outcome of the job, or None if it is still running."""
         ...
 
     def terminate(self) -> None:

@@ -37,9 +37,9 @@ class Style(StrEnum):
 class Diagnostic:
     """An error message.
 
-    `at` is the index of its first line in the output of the job. `sites` are the places that it names, as the tool
-    wrote them, innermost first. `block` are the lines to show. `directive` is true for an `#error`. In the output of
-    clang, only the quoted line shows this.
+    `at` is the index of the message's first line in the output of the job. `sites` are the places that the message
+    names, as the tool wrote them, innermost first. `block` contains the lines to show. `directive` is true for an
+    `#error`. In clang's output, only the quoted source line shows that an error is an `#error`.
     """
 
     style: Style
@@ -136,7 +136,7 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
     start = _context_start(lines, at)
     before, after = lines[start:at], _after(lines, at)
     sites = [(match[1], int(match[2]))] if match is not None else []
-    if given is not None:  # the error is in a definition of the command line: show the place that uses its name
+    if given is not None:  # the error is in a macro from the command line: show where the macro is used
         sites += [(m[1], int(m[2])) for line in after if (m := _EXPANDED.match(line))]
     for pattern, told in ((_REQUIRED, before), (_REQUESTED, after), (_INCLUDED, before)):
         sites += [(m[1], int(m[2])) for line in told if (m := pattern.match(line))]

@@ -35,8 +35,8 @@ class JobOutput:
 class BuildLog:
     """A parsed log.
 
-    `failed` has the jobs that ninja reported as failed, in order. `outside` are the lines of CMake, make and ninja that
-    belong to no job. `target` is the first target that make could not build.
+    `failed` lists the jobs that ninja reported as failed, in order. `outside` contains the lines of CMake, make and
+    ninja that belong to no job. `target` is the first target that make could not build.
     """
 
     failed: tuple[JobOutput, ...]
@@ -80,7 +80,7 @@ _TAIL = 20
 _COMPILED = re.compile(r"(?:^| )-c (?:\"([^\"]+)\"|'([^']+)'|((?:\\.|[^\s\\])+))")
 _OBJECT = re.compile(r"(?:^|[\s:(])((?:[\w.+-]+/)*)CMakeFiles/[^/\s]+\.dir/([^\s:()]+)\.o\b")
 _FETCHES = re.compile(r"download|clone|fetch|populate|Build step for", re.IGNORECASE)
-_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # created by CMake in its own directory
+_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # directories of generated files, not of the source
 _NOISE = re.compile(
     r"(?:g?make(?:\[\d+\])?|ninja): |compilation terminated\.|-- Configuring incomplete|See also \"|\s*\Z"
 )

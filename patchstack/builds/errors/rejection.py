@@ -42,10 +42,9 @@ class Origin:
     """The origin of a line.
 
     `patch`, `number` and `subject` describe the patch that added the line. `patch` is None if the line is upstream's.
-    `path` and `line` are the place of the line in the tree after that patch. `text` is the line.
-
-    `touched_by` has the patches that changed the file, in order, even if it had a different name then. Such a change
-    may break a line of upstream.
+    `path` and `line` are the place of the line in the tree after that patch. `text` is the content of the line.
+    `touched_by` lists the patches that changed the file, in order, also under its earlier names. Such a change may
+    break a line of upstream.
     """
 
     patch: str | None
@@ -71,7 +70,7 @@ def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path
 def who_wrote_each(
     objects: Objects, base_tree: str, steps: Sequence[BlameStep], places: Iterable[tuple[str, int]]
 ) -> tuple[Origin | None, ...]:
-    """Return the origin of each of several lines, as `who_wrote` does. A place is a path and a line."""
+    """Return the origins of several lines, as `who_wrote` does. A place is a path and a line number."""
     wanted = list(places)
     last = steps[-1].tree if steps else base_tree
     lines: dict[tuple[str, str], list[int]] = {}
@@ -123,7 +122,7 @@ class _History:
         self._head = parent
 
     def blame(self, path: str, blob: str, numbers: Sequence[int]) -> list[tuple[int, Origin]]:
-        """Return the origins of lines of a file, by line number, in order. The lines must exist."""
+        """Return pairs of a line number and the origin of the line, in order. The lines must exist."""
         self._keep_object(blob)
         ranges = [f"-L{number},{number}" for number in numbers]
         said = self._git("blame", "--porcelain", *ranges, self._head, "--", path)

@@ -14,7 +14,7 @@ from patchstack.canonical import canonical
 RECIPE_VERSION = 1
 """The version of the commands in `patchstack.builds.run.recipe`.
 
-With a new version, binaries that older commands made are not reused.
+A new version prevents the reuse of binaries that older commands made.
 """
 
 
@@ -52,8 +52,8 @@ def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str |
 
     It depends on the tree, the definitions, the architecture, the targets, the platform and the toolchain. For native
     code, it also depends on the `processor`. It does not depend on the names of series and variant, the number of jobs,
-    the limits and the address of the engine, because these do not change the binaries. The binaries contain the key, so
-    the key does not depend on its own setting.
+    the limits and the address of the engine, because these do not change the binaries. The binaries contain the key as
+    the value of a CMake definition, so this value is not an input.
     """
     inputs: dict[str, object] = {
         "schema": "patchstack.build-key/1",

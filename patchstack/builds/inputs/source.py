@@ -29,10 +29,10 @@ _CODE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
-    """An applied patch.
+    """An applied patch, or a fork commit that has no patch file.
 
-    It has the file, number and subject of the patch, its SHA-256, and the tree after it. A fork commit without a patch
-    has `commit`, its id, and no SHA-256. Then `file` is a description.
+    `sha256` is the digest of the file, and `tree` the tree after the patch. For a fork commit, `commit` is its id,
+    `file` is a description, and `sha256` is empty.
     """
 
     file: str
@@ -47,11 +47,10 @@ class AppliedPatch:
 class Source:
     """A tree to build.
 
-    `label` describes the source in a few words. `base_commit` and `base_tree` are the commit and tree of the pin; None
-    for a directory. `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict` is
-    the result of verify: it holds, it does not hold, or there was nothing to compare with. `absent` are the paths of
-    files that are not available and that no compiler reads. They are omitted from the build, and the build key depends
-    on their list.
+    `label` describes the source in a few words. `base_commit` and `base_tree` are the commit and tree of the pin, or
+    None for a directory. `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict`
+    is the result of verify in words. `absent` are the paths of files that are not available and that no compiler reads.
+    They are omitted from the build, and the build key depends on their list.
     """
 
     label: str

@@ -62,11 +62,11 @@ class ProgramOutput:
 
 
 Runner = Callable[[Path, tuple[str, ...]], ProgramOutput]
-"""Runs a program to its end, on the machine that it was built for. The arguments are the program's path on this machine
-and its arguments.
+"""Runs a program to its end, on the machine that it was built for. The function is called with the program's path on
+this machine and the program's arguments.
 
-Raises `MissingError` (`ProgramTimeout`, `EngineLost`) if the program could not run to its end. This proves nothing
-about the program.
+Raises `MissingError` (`ProgramTimeout`, `EngineLost`) if the program could not run to its end. Such an error proves
+nothing about the program.
 """
 
 

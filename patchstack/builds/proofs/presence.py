@@ -1,5 +1,7 @@
-"""Proofs `exists`, `machine` and `paths`: the programs exist, are for the right machine, and contain no path of the
-build machine."""
+"""Proofs `exists`, `machine` and `paths`, about the files of a build.
+
+The programs exist, are for the right machine, and contain no path of the build machine.
+"""
 
 from __future__ import annotations
 

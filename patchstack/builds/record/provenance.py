@@ -178,7 +178,7 @@ def _predicate(provenance: Provenance) -> Predicate:
 
 
 def _check_subjects(statement: Statement) -> None:
-    """Check the requirements of the library and of patchstack for a statement. Raises `ValueError`."""
+    """Raise `ValueError` unless the statement is valid, and every subject has a unique name and a SHA-256."""
     statement.validate()
     names = set()
     for subject in statement.pb.subject:
@@ -191,7 +191,7 @@ def _check_subjects(statement: Statement) -> None:
 
 
 def _check_rest(provenance: Provenance) -> None:
-    """Check the requirements of SLSA and of patchstack for the predicate. Raises `ValueError`."""
+    """Raise `ValueError` for an invalid digest, and if there are no external parameters."""
     _check_digest("the build key", "sha256", provenance.key)
     if not provenance.external:
         raise ValueError("it has no external parameters")

@@ -82,7 +82,7 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """The hit and miss counts of ccache, in compiled files."""
+    """The numbers of compiled files for which ccache had a hit or a miss."""
 
     hits: int
     misses: int

@@ -128,7 +128,7 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
 
 
 def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
-    """Judge the proofs again that lacked cuobjdump, if it is installed now.
+    """Repeat the proofs that lacked cuobjdump, if cuobjdump is installed now.
 
     Proofs that run programs are not repeated, because no program is started when a stored build is found.
     """

@@ -131,7 +131,7 @@ class Session:
             tmp=1 << 30,
         )
         running = {"LC_ALL": "C"}
-        if self.layout.toolkit is not None:  # programs search for libraries only in their own directory
+        if self.layout.toolkit is not None:  # programs do not search in the toolkit by themselves
             running["LD_LIBRARY_PATH"] = f"{self.layout.toolkit}/lib64"
         return Job(
             what=what,

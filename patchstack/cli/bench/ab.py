@@ -236,8 +236,11 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Return the build key of each side that names a series, by the text of the side. Missing builds are made. A dry
-    run only prints the missing builds and exits, because a plan needs the built programs."""
+    """Return the build keys of the sides that name a series. The keys of the dict are the sides as the user wrote them.
+
+    Missing builds are made. A dry run only prints the missing builds and exits, because a plan needs the built
+    programs.
+    """
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bench_sides import build_side, series_side, side_build

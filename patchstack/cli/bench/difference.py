@@ -1,5 +1,7 @@
-"""`patchstack bench difference`: compute a decode rate from runs of two lengths. The costs that both have in common
-cancel."""
+"""`patchstack bench difference`: compute a decode rate from runs of two lengths.
+
+Costs that do not depend on the length cancel out.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def action_command() -> None:
 
 @contextlib.contextmanager
 def _told_on_the_runner() -> Iterator[None]:
-    """Report errors of the block as escaped annotations, because an error message may contain untrusted text."""
+    """Report errors in the block as escaped annotations, because error messages may contain untrusted text."""
     from patchstack.report.github import Annotation, Level
 
     try:
@@ -103,7 +103,7 @@ def _act() -> int:
 
 
 def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
-    """Return annotations on the workspace file for changes that are ignored, because they are not trusted."""
+    """Return annotations for the untrusted changes of the workspace file, which are ignored."""
     from patchstack.report.github import Annotation, Level
     from patchstack.series.policy import policy_from
 
@@ -160,8 +160,10 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], pol
 
 
 def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> tuple[Finished, list[Report]]:
-    """Run the command in the root directory of the repository. Return the documents that it printed, which are also
-    written to the directory of the report."""
+    """Run the command in the root directory of the repository, and return its result and its documents.
+
+    The documents are also written to the report directory.
+    """
     from patchstack.cli.ci.inputs import Command, arguments, handed_on
     from patchstack.process import run
     from patchstack.report.documents.read import read_documents
@@ -278,7 +280,7 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
 
 
 def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
-    """Return the options that describe a series on a different upstream commit than the pin of the series."""
+    """Return the options that describe a series on an upstream commit other than its pin."""
     config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),

@@ -16,7 +16,7 @@ _TRUSTED = ("push", "schedule", "workflow_dispatch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
-    """Whether a cache is read and written, and its key. `prefix` is the start of a key, and finds an older cache."""
+    """Whether a cache is read and written, and its key. `prefix` is the start of the keys of older caches."""
 
     read: bool
     write: bool

@@ -48,7 +48,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """The event of the workflow. `base` is the commit that a pull request will be merged into; empty for other
+    """The event of the workflow. `base` is the commit that a pull request will be merged into. It is empty for other
     events."""
 
     name: str

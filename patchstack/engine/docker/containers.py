@@ -209,10 +209,11 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
 
 
 def fate(api: Any, name: str) -> tuple[int | None, bool]:
-    """Return the exit code of a container, and whether the kernel killed one of its processes because memory was full.
+    """Return the exit code of a container, and whether it ran out of memory.
 
-    The exit code is None if the container still runs or is no longer known. Both values come from the engine's events,
-    because the container removes itself.
+    A container ran out of memory if the kernel killed one of its processes for this reason. The exit code is None if
+    the container is still running, or if the engine has no record of its end. Both values come from the engine's
+    events, because the container removes itself.
     """
     for _ in range(20):
         try:
@@ -268,7 +269,7 @@ def sweep(api: Any) -> None:
     """Remove the containers that belong to ended processes of this machine.
 
     The owner of a running container is alive, because otherwise the lifeline would have ended the container. So the age
-    of a container matters only if the container does not run.
+    is used only for containers that are not running.
     """
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
         still = found.get("State") in ("created", "exited", "dead")

@@ -86,8 +86,8 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The progress of a build. `lines` has the last lines of the current step. `error` is the reason why the build
-    failed; empty if it did not."""
+    """The progress of a build. `lines` contains the last lines of the current step. `error` is the reason why the build
+    failed, or an empty string."""
 
     step: str = ""
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN))

@@ -1,5 +1,4 @@
-"""Define the sandbox of a job: the settings of its container, with no more rights than the job needs. Pure
-functions."""
+"""Define the sandbox of a job: the settings of its container, with no more rights than the job needs."""
 
 from __future__ import annotations
 
@@ -87,7 +86,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
     host: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": "none",
-        "IpcMode": "private" if job.gpus else "none",  # `private` has a writable /dev/shm, which several GPUs need
+        "IpcMode": "private" if job.gpus else "none",  # jobs on several GPUs need the writable /dev/shm
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "ReadonlyRootfs": True,
@@ -133,7 +132,8 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
 def _mounts(job: Job) -> list[dict[str, Any]]:
     """Return the mounts for volumes and paths.
 
-    `Binds` is not used: with it, the engine would create a missing path, and could take a name for a path.
+    `Binds` is not used: with `Binds`, the engine would create a missing path, and could mistake the name of a volume
+    for a path.
     """
     volumes = [
         {

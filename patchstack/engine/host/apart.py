@@ -45,7 +45,7 @@ def apart() -> tuple[str, ...] | None:
         options = ("--user", "--map-current-user", *options)
     words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
     try:
-        # The job must be a child of process 1. Otherwise it must not be able to see the process of patchstack.
+        # A job in its own namespace is a child of process 1. Any other job must not see patchstack's process.
         asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
     except PatchstackError:
         return None

@@ -24,7 +24,8 @@ _POLL = 0.05
 _SHORTEST = 0.001
 """The first pause in seconds after a job closed its output. Nearly every job ends immediately afterwards."""
 _PASSES = 100
-"""The largest number of passes over a session's processes. A process in an uninterruptible system call cannot end."""
+"""The maximum number of passes over a session's processes. Without a maximum, a process that cannot be killed (in an
+uninterruptible system call) would cause an endless loop."""
 
 
 def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome:
@@ -48,7 +49,7 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
     finally:
         os.close(lifeline)
         os.close(ours)
-    code = child.wait()  # `_end` has set it
+    code = child.wait()  # returns at once, because `_end` has ended the process
     return Outcome(
         ending=Ending.EXITED if in_time else Ending.TIMED_OUT, code=code if code >= 0 else 128 - code, seconds=seconds
     )
@@ -57,8 +58,8 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
 class HostJob:
     """A job that runs in the background. It implements `Running`.
 
-    A thread delivers its output. The processes above the job's own process create its PID namespace. `depth` is their
-    number.
+    A thread delivers its output. `depth` is the number of processes above the job's own process. These processes create
+    its PID namespace.
     """
 
     def __init__(self, child: Child, source: int, output: Output, depth: int) -> None:
