@@ -180,7 +180,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """Return the recorded evidence: the records that allowed signers signed. Return None if `signers` is None."""
+    """Return the records of the decisions that allowed signers signed. Return None if `signers` is None."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 

@@ -83,7 +83,7 @@ def _print(plan: ExportPlan, *, dry_run: bool, json: bool) -> None:
 
 
 def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
-    """Write a copy of the series in a different form, without the fork."""
+    """Write a copy of the series in a different form. The fork is not needed."""
     from patchstack.series.files.directory import configured_series
     from patchstack.series.lock import read_lock
     from patchstack.series.mirror.convert import copy_series

@@ -1,4 +1,4 @@
-"""`patchstack park` and `unpark`: take a patch out of the series for now, and bring it back."""
+"""`patchstack park` and `unpark`: remove a patch from the series temporarily, and restore it."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A named directory on an engine, which is kept after a job. `target` is its path in a container. `Engine.place`
-    returns the path that a job of the engine sees."""
+    """A named directory on an engine. It continues to exist after a job. `target` is its path in a container.
+    `Engine.place` returns the path that a job of the engine sees."""
 
     name: str
     target: str
@@ -170,8 +170,8 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """An engine runs jobs and keeps volumes. Every method raises `EngineUnavailable` or `EngineLost` if the engine does
-    not answer. An engine must be used from one thread only."""
+    """An engine runs jobs and stores volumes. Every method raises `EngineUnavailable` or `EngineLost` if the engine
+    does not answer. An engine must be used from one thread only."""
 
     def about(self) -> About:
         """Ask the engine for its current description."""
@@ -233,11 +233,9 @@ class Running(Protocol):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """The loopback address of the job, with the lowest TCP port on which it listens.
-
-        It is None if the job does not listen, or if the port is unknown, as in a container. A container has its own
-        loopback interface, where every port is free.
-        """
+        """The loopback address of the job, with the lowest TCP port on which the job listens. The address is None if
+        the job does not listen, or if the port is unknown, as in a container. A container has its own loopback
+        interface, where every port is free."""
         ...
 
     def wait(self, seconds: float) -> Outcome | None:

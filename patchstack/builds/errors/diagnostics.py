@@ -18,9 +18,9 @@ class Style(StrEnum):
     - `GNU`: `file:line:column:`, of GCC and clang.
     - `EDG`: `file(line):`, of nvcc's front end.
     - `NVIDIA`: `ptxas error :`, of NVIDIA's other tools.
-    - `DRIVER`, `LINKER`, `CMAKE`: of a compiler driver, a linker, or CMake.
-    - `GRAPH`: of ninja, make or a shell.
-    - `ANY`: of any program.
+    - `DRIVER`, `LINKER`, `CMAKE`: messages of a compiler driver, a linker, or CMake.
+    - `GRAPH`: messages of ninja, make or a shell.
+    - `ANY`: messages of any program.
     """
 
     GNU = "gnu"

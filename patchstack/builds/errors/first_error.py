@@ -1,5 +1,7 @@
-"""Find the first real error in the log of a build: the output of each job, the kind of the error, and the lines to
-show."""
+"""Find the first real error in the log of a build.
+
+The log is divided into the outputs of jobs. An error has a kind, and lines to show.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,7 @@ def find_failure(log: Iterable[str], *, source: str = "", build: str = "") -> Fa
 
     `source` and `build` are the absolute paths of the source and of CMake's directory, as the compilers saw them.
     Warnings and the output of successful jobs are ignored. If the log has no known error, the kind is UNKNOWN and the
-    block has the last lines.
+    block contains the last lines.
     """
     read = read_log(log)
     places = _Places(source=source, build=build)
@@ -193,7 +195,7 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
         message = message if said.endswith(":") else said  # the message is on the next lines
     sites = found.sites
     if kind is FailureKind.NETWORK and job.lines is not read.outside:
-        # A fetch runs in a build of its own, in which it fails. Afterwards, CMake prints the line of the source that
+        # A fetch runs and fails in a separate build. Afterwards, CMake prints the line of the source that
         # required the fetch.
         outer = first_diagnostic(read.outside, styles=(Style.CMAKE,))
         sites = outer.sites if outer is not None else sites

@@ -22,7 +22,7 @@ A new version prevents the reuse of binaries that older commands made.
 class Toolchain:
     """The compilers. `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image,
     combined with the digest of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the
-    versions of the tools. `cuda` is the version of the toolkit (major, minor); None without a toolkit."""
+    versions of the tools. `cuda` is the version of the CUDA toolkit (major, minor), or None without a toolkit."""
 
     digest: str
     versions: Mapping[str, str]

@@ -94,8 +94,10 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
 
 
 def _processor() -> str:
-    """Return the properties of the processor that `-march=native` depends on: the name of the model, and a digest of
-    the feature flags."""
+    """Return the properties of the processor on which `-march=native` depends.
+
+    These are the name of the model, and a digest of the feature flags.
+    """
     model, flags = "unknown", ""
     for line in processes.cpuinfo().splitlines():
         name, _, value = line.partition(":")

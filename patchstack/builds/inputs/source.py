@@ -179,7 +179,7 @@ def _walk(objects: Objects, tree: str, prefix: str = "") -> Iterator[tuple[str, 
 
 def with_absent(source: Source) -> Source:
     """Find the files of the tree whose content is not available, and add them to `absent`. All contents are first
-    requested at once. Raises `MissingError` if a compiler reads such a file."""
+    requested in one batch. Raises `MissingError` if a compiler reads such a file."""
     files = list(_walk(source.objects, source.tree))
     with contextlib.suppress(PatchstackError):  # missing files are found and reported below
         source.objects.want(oid for _, _, oid in files)

@@ -51,7 +51,7 @@ class Undumped(MissingError):
 class Cuobjdump:
     """cuobjdump on this machine.
 
-    `nvdisasm` is the path of the program that cuobjdump needs for disassembly; None if it is not found.
+    `nvdisasm` is the path of the program that cuobjdump needs for disassembly, or None if it is not found.
     """
 
     program: Path

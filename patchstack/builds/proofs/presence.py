@@ -25,8 +25,8 @@ def wanted_paths(claim: Claim) -> tuple[str, ...]:
 def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurrence]]) -> Proof:
     """Return the proof that no file contains a directory of the build machine.
 
-    The proof also covers that binaries search for libraries only in their own directory and in the directories that the
-    claim allows. `hits` has the paths that were found, by file.
+    The proof also requires that binaries search for libraries only in their own directory and in the directories that
+    the claim allows. `hits` contains the paths that were found, by file.
     """
     wrong = []
     for file in survey.files:

@@ -1,4 +1,4 @@
-"""Prove after a build that its files are what was requested.
+"""Prove that the files of a build are what was requested.
 
 The directory of a build has programs and libraries in `bin`. If FP4 kernels were compiled, their object files are in
 `objects`. Each proof has its own verdict. A proof that could not be checked is INVALID, with the reason.

@@ -1,5 +1,6 @@
-"""Write `provenance.json`: the builder, inputs and outputs of a build, as an in-toto statement (v1) with SLSA
-provenance (v1).
+"""Write `provenance.json`, the provenance of a build.
+
+The file is an in-toto statement (v1) with SLSA provenance (v1): the builder, inputs and outputs of the build.
 
 Formats: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
 https://slsa.dev/spec/v1.0/provenance. The file is not signed, so it is evidence only for people who trust the machine.
@@ -126,8 +127,8 @@ def public_url(url: str) -> str | None:
 
 
 def render(provenance: Provenance) -> bytes:
-    """Return the statement as JSON, with sorted keys, two spaces of indentation and a final newline. The same build
-    gives the same bytes.
+    """Return the statement as JSON, with sorted keys, two spaces of indentation and a final newline. The bytes are the
+    same for the same build.
 
     Raises `UsageError` if the statement would be invalid: no subject, an invalid digest, or a time without a zone.
     Raises `MissingError` if in-toto-attestation is not installed.

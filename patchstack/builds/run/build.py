@@ -68,7 +68,7 @@ def build(
     """Return the build of these inputs, and whether it already existed. With `again`, the build is made even if it
     exists. With `keep`, the work volume is not removed, so that it can be inspected.
 
-    A source that does not compile also gives a record, with the status `rejected`. Such a source is not compiled again.
+    A source that does not compile also gets a record, with the status `rejected`. Such a source is not compiled again.
     Raises the errors of the engine, and `NotJudged` for a build that ended without a result.
     """
     key = inputs.key

@@ -113,7 +113,7 @@ class _Estimate:
             self._steps.clear()
         self._steps.append((done, elapsed))
         if len(self._steps) > _RECENT + 1:
-            # The first step is kept, because the whole run is measured from it.
+            # Keep the first step, because the whole run is measured from it.
             del self._steps[1]
         if done == total:
             return 0.0
@@ -147,7 +147,7 @@ class Pulse:
 
 
 def worth_a_line(printed: Progress | None, now: Progress, *, seconds: float, share: float) -> bool:
-    """Return whether to print a step. `printed` is the last printed step; None if there is none yet."""
+    """Return whether to print a step. `printed` is the last printed step, or None before the first one."""
     if printed is None or now.done < printed.done:
         return True
     if now.done == printed.done:

@@ -115,8 +115,8 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",
-        # Libraries are searched next to the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads it to `$ORIGIN:`,
-        # and the empty entry means the working directory of the program.
+        # Search libraries next to the program. CMAKE_BUILD_RPATH_USE_ORIGIN is not used, because CMake pads it to
+        # `$ORIGIN:`, and the empty entry means the working directory of the program.
         "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
         "CMAKE_INSTALL_RPATH": "$ORIGIN",
         **{name: setting.value for name, setting in plan.cmake.items()},

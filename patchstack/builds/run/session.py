@@ -179,9 +179,9 @@ class Session:
         return outcome.code, bytes(said)
 
     def disassembler(self) -> Disassembler | None:
-        """Return cuobjdump of this machine, or else cuobjdump of the build's toolkit, which runs on the build's engine.
+        """Return cuobjdump of this machine. If there is none, return cuobjdump of the build's toolkit.
 
-        Return None if neither exists.
+        cuobjdump of the toolkit runs on the build's engine. Return None if neither exists.
         """
         found = find_cuobjdump()
         if found is not None or not self.plan.cuda:
@@ -230,8 +230,10 @@ class Session:
             self.seconds[name] = round(time.monotonic() - start, 3)
 
     def _complain(self, outcome: Outcome, log: Path) -> None:
-        """Raise an error if the outcome proves nothing about the source: a time limit, lack of memory, or missing
-        tools."""
+        """Raise an error if the outcome proves nothing about the source.
+
+        The reasons are a time limit, lack of memory, and missing tools.
+        """
         if outcome.ending is Ending.TIMED_OUT:
             limit = self.plan.seconds
             raise NotJudged(

@@ -161,8 +161,8 @@ def attach(api: Any, name: str) -> Attached:
 def outcome(
     connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
 ) -> Outcome:
-    """Return the outcome of a container's job. `ended` is the last message of the container's process 1; None if there
-    was none. `beginning` is the first output. Raises the errors of `run`."""
+    """Return the outcome of a container's job. `ended` is the last message of the container's process 1, or None if
+    there was no message. `beginning` is the first output. Raises the errors of `run`."""
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:

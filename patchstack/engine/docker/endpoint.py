@@ -36,7 +36,7 @@ class Endpoint:
     """The address of an engine.
 
     `spec` is the name that the user gave. `source` tells where the URL comes from. `context` is the docker context that
-    has the URL; None if no context was used.
+    has the URL, or None if no context was used.
     """
 
     spec: str
@@ -51,7 +51,7 @@ class Endpoint:
 
     @property
     def socket(self) -> str | None:
-        """The path of the engine's socket on this machine; None for an engine without a `unix://` URL."""
+        """The path of the engine's socket on this machine, or None for an engine without a `unix://` URL."""
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Use a Docker engine on this or a different machine. A job runs in a sandboxed container. A volume is a Docker volume."""
+"""Use a Docker engine on this or a different machine.
+
+A job runs in a sandboxed container. A volume is a Docker volume.
+"""
 
 from __future__ import annotations
 

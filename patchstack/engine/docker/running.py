@@ -34,7 +34,7 @@ exit 0
 
 
 class ContainerJob:
-    """A started job in a container: a `Running`. Its output is delivered only during `wait` and `stop`."""
+    """A started job in a container. It implements `Running`. Its output is delivered only during `wait` and `stop`."""
 
     def __init__(
         self, connection: Connection, job: Job, name: str, attached: containers.Attached, nonce: str, output: Output

@@ -28,7 +28,7 @@ _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/va
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """The facts that the sandbox needs. `image` is the id of the image, `image_env` its environment. `cpus` is the
-    engine's number of CPUs. `socket` is the path of the engine's socket; None if unknown."""
+    engine's number of CPUs. `socket` is the path of the engine's socket, or None if it is unknown."""
 
     image: str
     image_env: Mapping[str, str]

@@ -29,7 +29,7 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 class HostEngine:
     """Runs jobs on this machine with the user's rights.
 
-    The only limit of a job that is enforced is `seconds`. `image` and `gpus` are ignored. A process that the kernel's
+    Of a job's limits, only `seconds` is enforced. `image` and `gpus` are ignored. A process that the kernel's
     out-of-memory killer ends has exit code 137, like any process after SIGKILL. A job ends with all its processes when
     its first process ends, when `run` raises an error, and when patchstack is killed. Only a process that creates a new
     session (a daemon) survives.
