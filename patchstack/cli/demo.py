@@ -52,8 +52,8 @@ def demo_command(
 
 
 class Tour:
-    """Runs the commands of the demo in the demo's directory, and shows each command as typed, with its output. `wrong`
-    lists the commands with an unexpected result."""
+    """Runs the commands of the demo in its directory, and shows each command with its output. `wrong` lists the
+    commands with an unexpected result."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

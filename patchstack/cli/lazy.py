@@ -34,7 +34,7 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """The location of a command and its text in the help, so that the help does not import the command.
+    """The location and the help text of a command. With these, `--help` does not import the command.
 
     `target` is `module:attribute` of a function or a Typer app, or a function that makes one of these. `heading` is the
     section of the command in the help.

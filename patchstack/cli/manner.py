@@ -20,8 +20,8 @@ _VERBOSE = "patchstack.verbose"
 def add_manner(command: Any) -> None:
     """Let a command accept these options after its name. For a group, this includes all of its commands.
 
-    If the command has an option with the same name, its own option has priority. `command` is a Typer command. Its help
-    does not list these options, because the help of `patchstack` lists them.
+    If the command has an option with the same name, its own option has priority. `command` is a Typer command. The help
+    of the command does not list these options, because the help of `patchstack` lists them.
     """
     for parameter in command.params:
         if "--json" in parameter.opts and parameter.callback is None:

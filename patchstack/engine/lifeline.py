@@ -81,8 +81,10 @@ ignored, like every background process of a shell.
 class Why(StrEnum):
     """The reason why a job has no exit code.
 
-    LOST: the lifeline was cut. ABSENT: the program does not exist. NOWHERE: its working directory does not exist.
-    KILLED: the job killed all processes of its user, including the process that reports the exit code.
+    - `LOST`: the lifeline was cut.
+    - `ABSENT`: the program does not exist.
+    - `NOWHERE`: the working directory does not exist.
+    - `KILLED`: the job killed all processes of its user, including the process that reports the exit code.
     """
 
     LOST = "lost"

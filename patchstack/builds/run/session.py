@@ -131,7 +131,7 @@ class Session:
             tmp=1 << 30,
         )
         running = {"LC_ALL": "C"}
-        if self.layout.toolkit is not None:  # programs do not search in the toolkit by themselves
+        if self.layout.toolkit is not None:  # without this variable, programs do not search in the toolkit
             running["LD_LIBRARY_PATH"] = f"{self.layout.toolkit}/lib64"
         return Job(
             what=what,

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
-    """Return the source of the policy. The input `policy_from` has priority, then the base of the pull request. An
-    empty source means the checkout.
+    """Return the source of the policy.
+
+    The input `policy_from` has priority, then the base of the pull request. An empty source means the checkout.
 
     Raises `MissingError` for a base that was not fetched, because a check without a known policy must not pass.
     """
