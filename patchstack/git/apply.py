@@ -1,7 +1,8 @@
-"""Apply patches to a tree in memory, strictly, one after the other, with the same result as git.
+"""Apply patches to a tree in memory, with the same result as git.
 
 `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply --cached` accepts exactly the
-same patches, and produces the same trees. This module applies plain text diffs and hands everything else to git.
+same patches, and produces the same trees. Patches are applied one after the other. This module applies plain text diffs
+and hands everything else to git.
 """
 
 from __future__ import annotations
@@ -164,7 +165,10 @@ class Applier:
         return self._edit(diff, data, effort)
 
     def _check_ground(self, diff: FileDiff) -> None:
-        """Raise `Unsupported` if a path is a link, a submodule, or below a file, so that git applies the patch."""
+        """Leave a patch to git if one of its paths is unusual.
+
+        Raises `Unsupported` if a path is a link, a submodule or a directory, or is below a file.
+        """
         for path in {diff.old, diff.new} - {None}:
             assert path is not None
             if self.overlay.obstacle(path) is not None:

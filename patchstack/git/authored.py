@@ -51,7 +51,7 @@ class Author:
         fields = dict(_fields(read.stdout))
         told, body = fields.get(b"Subject", b""), message.read_bytes()
         if not told:
-            # Not a mail, but the header of another tool or prose.
+            # A file without a mail subject has the header of another tool, or prose.
             other = read_head(data)
             told, body = other.subject or subject.encode(), other.body
             name, _, address = other.author.rpartition(b"<")

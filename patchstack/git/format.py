@@ -98,11 +98,11 @@ def formatting(
     anchored: bool = False,
     known: Mapping[str, FormattedCommit] | None = None,
 ) -> Iterator[Formatting]:
-    """Start git to format a chain of commits from `base` as patch files while the block runs.
+    """Format a chain of commits as patch files while the block runs.
 
-    Patches have `context` lines around each change. `anchored` removes the context and the function names in hunk
-    headers, so that a patch contains no unchanged text. `known` are commits that need not be written. Merges and empty
-    commits have no patch, so the caller must refuse them first.
+    `base` is the parent of the first commit. Patches have `context` lines around each change. `anchored` removes the
+    context and the function names in hunk headers, so that a patch contains no unchanged text. `known` are commits that
+    need not be written. Merges and empty commits have no patch, so the caller must refuse them first.
     """
     known = known or {}
     options = _form(context=context, anchored=anchored)
@@ -118,15 +118,15 @@ def formatting(
 
 
 def diff_trees(root: Path, old: str, new: str) -> bytes:
-    """Return the diff of two trees in the same form as `formatting` writes it. `root` is one of our repositories, and
-    has both trees."""
+    """Return the diff of two trees in the form that `formatting` writes. `root` is one of our repositories, and
+    contains both trees."""
     chosen = [option for option in _OPTIONS if option.startswith(_DIFF_OPTIONS)]
     return _git(root, "diff-tree", "-r", "--patch", *chosen, "--unified=3", old, new, config=_CONFIG)
 
 
 def format_digest(*, context: int, anchored: bool) -> str:
-    """Return a digest of everything that determines the bytes of a patch file, except the commit: git's version and the
-    options."""
+    """Return a digest of git's version and the format options. These and the commit determine the bytes of a patch
+    file."""
     version = _git(Path(os.devnull), "version").decode("utf-8", "replace")
     told = "\n".join((version, *_CONFIG, *_OPTIONS, *_form(context=context, anchored=anchored)))
     return hashlib.sha256(told.encode()).hexdigest()
@@ -181,8 +181,8 @@ def _slug(name: str) -> str:
 
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
-    """Return git's stable patch-id of each patch file. The id is empty if git gives none: for pure mode changes, and
-    for text without a diff."""
+    """Return git's stable patch-id of each patch file. The id is empty for pure mode changes and for text without a
+    diff, because git computes none."""
     if not texts:
         return ()
     marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]

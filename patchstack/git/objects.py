@@ -133,7 +133,7 @@ class MadeObjects:
 class Objects:
     """The objects of one or more repositories, read-only, and new objects in memory. `fetch`, if set, is called with
     missing objects, and may add a directory that has these objects. `hint` is the hint of the error for an object that
-    is still missing. `made` has the new objects."""
+    is still missing. `made` contains the new objects."""
 
     def __init__(self) -> None:
         self._odb: StoredObjects | None = None
@@ -254,8 +254,10 @@ class Objects:
         return map(_entry, self._tree(oid))
 
     def tree_difference(self, one: str, other: str) -> tuple[list[TreeEntry], list[TreeEntry]]:
-        """Return the entries that only the first tree has, and the entries that only the second tree has. Raises
-        `MissingObject`."""
+        """Return the entries in which two trees differ, as one list for each tree.
+
+        Each list contains the entries that only its tree has. Raises `MissingObject`.
+        """
         before, after = self._tree_set(one), self._tree_set(other)
         return [_entry(raw) for raw in before - after], [_entry(raw) for raw in after - before]
 

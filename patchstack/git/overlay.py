@@ -122,9 +122,10 @@ class TreeOverlay:
                 node.drop(name)
 
     def read_ahead(self, paths: Iterable[bytes]) -> None:
-        """Prepare to read the files at these paths: read their directories, one level at a time, and request the files.
+        """Prepare to read the files at these paths.
 
-        This does not change any result. A missing object is reported later, by the code that needs it.
+        Their directories are read, one level at a time, and the files are requested. This does not change any result. A
+        missing object is reported later, by the code that needs it.
         """
         files: list[str] = []
         level = [(self._root, path.split(b"/")) for path in paths]

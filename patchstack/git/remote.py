@@ -125,8 +125,7 @@ class Remote:
         """Return a repository that has the history of a ref back to the commit `until`. A clone at a path may have less
         history.
 
-        Without a ref, use the newest commit. For a path, this is the newest commit of the clone's upstream that the
-        clone has.
+        Without a ref, use the newest commit. For a path, this is the newest upstream commit in the clone.
         """
         if self._by_url:
             name = "HEAD" if ref is None else ref
@@ -148,7 +147,7 @@ class Remote:
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
     def origin(self, *names: str) -> str | None:
-        """Return the URL or path from which the clone at this path was made, as the clone's configuration states it.
+        """Return the URL or path from which the clone was made, according to its configuration.
 
         The remote `upstream` has priority over `origin`, unless other remotes are given. A relative path is resolved
         from the clone. Return None for a URL, or if no such remote is configured.
@@ -236,8 +235,10 @@ class Cache:
 
     @contextlib.contextmanager
     def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
-        """Yield the clone of a URL, which is created if it is missing, and the descriptor of its held lock. The
-        descriptor is -1 if offline, because then no lock is needed. `what` names the wanted object in errors."""
+        """Yield the clone of a URL, and the descriptor of its held lock. A missing clone is created.
+
+        The descriptor is -1 if offline, because then no lock is needed. `what` names the wanted object in errors.
+        """
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
         name = f"{slug}-{hashlib.sha256(bare.encode()).hexdigest()[:12]}.git"
@@ -266,8 +267,10 @@ class Cache:
 
 
 def _progress(this: Task) -> Callable[[str], None]:
-    """Return a function that reads git's progress lines, with GitPython, for a task. Lines of the first second are
-    ignored, so that a short fetch does not wait for the import."""
+    """Return a function that receives git's progress lines and updates a task.
+
+    Lines of the first second are ignored, so that a short fetch does not wait for the import of GitPython.
+    """
     handlers: list[Callable[[str], None]] = []
 
     def hear(line: str) -> None:

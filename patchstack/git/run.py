@@ -1,4 +1,4 @@
-"""Run git. Only this module runs git, with one function for each use and its environment and settings.
+"""Run git. Only this module runs git. Each use has its own function, with its environment and settings.
 
 `GIT_*` variables of the caller never reach git, because every environment starts from `clean_environment`. Write `from
 patchstack.git import run as git`, then `git.read(path, "rev-parse", ...)`.
@@ -21,9 +21,9 @@ _FETCH = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
 
 
 class GitFailed(MissingError):
-    """A git command that failed although it had to succeed. The message consists of `failed` and git's message. If
-    `short` is true, only the first line of git's message is included. `status` is the exit status of `command`. A
-    negative status is the signal that ended the command. `complaint` is git's complete standard error."""
+    """A required git command failed. The message consists of `failed` and git's message. If `short` is true, only the
+    first line of git's message is included. `status` is the exit status of `command`. A negative status is the signal
+    that ended the command. `complaint` is git's complete standard error."""
 
     code = "PS0315"
 
@@ -50,7 +50,7 @@ def first_complaint(done: Finished) -> str:
 def read(repository: Path, *args: str) -> Finished:
     """Run git read-only in a user's repository.
 
-    git runs without lazy fetches, optional locks, prompts, and a search in parent directories.
+    git runs without lazy fetches, optional locks, prompts, or a search in parent directories.
     """
     environment = clean_environment(
         {

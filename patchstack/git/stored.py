@@ -17,7 +17,7 @@ from patchstack.process import Child
 
 _AT_ONCE = 256  # ids in one question: all answers must fit into a pipe, which holds at least 16 KiB
 _NOTHING = "f" * 40  # not zeros, because git answers a question about zeros without reading
-_AHEAD = 64  # ids without an answer yet: they must fit into a pipe, which may hold only 4 KiB
+_AHEAD = 64  # ids still without an answer: they must fit into a pipe, which may hold only 4 KiB
 _EARLY = 16 * 1024 * 1024  # maximum bytes of answers that are read before they are needed
 
 
@@ -26,7 +26,7 @@ class Damaged(Exception):
 
 
 class StoredObjects:
-    """The objects of object directories and of their alternates, read-only.
+    """Read-only access to the objects of object directories and their alternates.
 
     git runs in our own empty repository that borrows the directories. git does not read the configuration of the
     borrowed repositories, and fetches nothing. The git process ends with this Python object, or with this process.
@@ -156,7 +156,7 @@ class _Running:
             del self._ahead[first]
             found = self._answer()
             if found is None:
-                continue  # the object may be fetched before it is needed, so ask again then
+                continue  # a later question asks again, because the object may be fetched by then
             if first == oid:
                 return found
             if len(found[1]) <= self._room:

@@ -1,7 +1,7 @@
 """Parse the output of `test-backend-ops`: the console output of `test`, and the CSV of `support`.
 
-Source: `console_printer` and `csv_printer` in llama.cpp's `tests/test-backend-ops.cpp`, June 2026. The output has
-colours even if it is not a terminal. The message of a comparison precedes its case on the same line:
+Source: `console_printer` and `csv_printer` in llama.cpp's `tests/test-backend-ops.cpp`, June 2026. The output
+contains colours even if it does not go to a terminal. The message of a comparison precedes its case on the same line:
 
     [ADD] ERR = 0.5 > 0.0000001   ADD(type=f32,ne=[1,1,8,1],nr=[1,1,1,1],nf=1): FAIL
 """

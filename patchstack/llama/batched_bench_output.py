@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 Shape = tuple[int, int, int]
-"""The prompt tokens and the generated tokens of each sequence, and the number of parallel sequences: `pp`, `tg`,
-`pl`."""
+"""The number of prompt tokens (`pp`) and generated tokens (`tg`) of each sequence, and of parallel sequences (`pl`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

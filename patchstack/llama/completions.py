@@ -1,6 +1,6 @@
-"""Parse llama-server's responses to `/completion`, and find the first difference of two.
+"""Parse llama-server's responses to `/completion`, and find the first difference between two answers.
 
-A response has the probabilities of tokens.
+A response contains the probabilities of tokens.
 """
 
 from __future__ import annotations
@@ -130,9 +130,11 @@ def digest_of_ids(ids: Sequence[int]) -> str:
 
 
 def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
-    """Return how a server failed: by its exit status, or by a response with status 5xx. 503 is not a failure; it means
-    that the server is busy. Return None if it did not fail. `pinned` is true if its models are known to match their
-    digests."""
+    """Return how a server failed. Return None if it did not fail.
+
+    A server fails if its run fails, or if a response has status 5xx. Status 503 is not a failure, because it means that
+    the server is busy. `pinned` is true if the models are known to match their digests.
+    """
     if fault := fault_of(seen, pinned=pinned):
         return fault
     for reply in seen.replies:
@@ -142,7 +144,7 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 
 
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
-    """Return a function that returns the reason why a run of a server cannot be judged.
+    """Return a check of a server's run. The check returns the reason why the run cannot be judged.
 
     A run with a failure that the build caused can be judged.
     """

@@ -53,7 +53,8 @@ _QUIET = ("GGML_NO_BACKTRACE",)  # this variable affects only the output of a cr
 
 
 def path_args(prompting: Prompting) -> tuple[str, ...]:
-    """Return those arguments of a prompt that select the compute path, for a tool that reads a text."""
+    """Return the arguments of a prompt that select the compute path. Options for input and display are omitted, because
+    the result is for a tool that reads a text."""
     layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
     return (*layers, *attention, *_without_words(prompting.args))
 

@@ -1,5 +1,7 @@
-"""Measure the KL divergence of two models with `llama-perplexity`: read its output, make a base, and compare with
-it."""
+"""Measure the KL divergence of two models with `llama-perplexity`.
+
+One run makes a base from the first model. Another run compares the second model with the base.
+"""
 
 from __future__ import annotations
 

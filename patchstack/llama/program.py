@@ -68,7 +68,7 @@ class Program:
         return all(model.sha256 is not None for model in self.models)
 
     def complete(self) -> Complete:
-        """Return a function that returns the reason why a run cannot be judged.
+        """Return a check of a run. The check returns the reason why the run cannot be judged.
 
         A run can be judged if it exited by itself and printed its sentinel, or if it failed because of the build.
         """

@@ -1,4 +1,4 @@
-"""Run a llama-server with the client: the arguments, the files of the client, and the results of both."""
+"""Run a llama-server with the client, and read the results of both."""
 
 from __future__ import annotations
 

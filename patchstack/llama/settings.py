@@ -1,4 +1,7 @@
-"""Settings that several kinds have in common, for a prompt to a model or for a program with its own arguments."""
+"""Define the settings that several kinds share.
+
+They are for a prompt to a model, or for a program with its own arguments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the errors in the text of a patch that git calls corrupt: each line with its likely cause."""
+"""Find the errors in a patch that git calls corrupt. Each error has its line and its likely cause."""
 
 from __future__ import annotations
 

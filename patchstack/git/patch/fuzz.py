@@ -127,7 +127,7 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
         at = len(lines) - len(old) + 1
         return at if guess - at <= down and fits(at, before, 0) else None
     least = guess - highest if up < 0 else guess - (frozen + 1) if down < 0 else 0
-    # Search near the hunk's own line first, so that a long hunk is not searched for in all of a huge file.
+    # Search near the hunk's own line first, because searching all of a huge file for a long hunk is slow.
     farthest = least + _LINES // len(old)
     for offset in range(least, min(max(up, down), farthest) + 1):
         tries.left -= 20
@@ -141,7 +141,7 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
 
 
 def _changed(lines: Sequence[bytes], hunk: PatchedHunk, at: int, leading: int) -> tuple[int, list[bytes]]:
-    """Return where a hunk's changes end in the file, and the new lines of the changed range.
+    """Return the end of a hunk's changes in the file, and the new lines of the changed range.
 
     The end is the index of the line after the last change. The new lines go from the first to the last change. Context
     lines are copied from the file.
@@ -167,5 +167,5 @@ def _whole(text: bytes, *, ends: bool) -> bytes:
 
 
 def _lines(content: bytes) -> list[bytes]:
-    """Split a content into lines, only at newlines."""
+    """Split content into lines, only at newlines."""
     return [line + b"\n" for line in content.split(b"\n")[:-1]] + [line for line in content.split(b"\n")[-1:] if line]

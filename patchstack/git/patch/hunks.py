@@ -15,7 +15,7 @@ from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, Effort, TooCo
 _NEAR = 20
 _COMMON = 50  # a line that occurs more often than this does not help to place a hunk
 
-# Costs in nanoseconds: a try at a place, each line of the try, a line that is read in a search, a place that is found.
+# Costs in nanoseconds: a try at a place, each line compared in a try, each line searched, and each place found.
 _TRY, _COMPARED, _SCANNED, _FOUND = 400, 30, 30, 600
 _WIDEST = 50_000
 """The maximum number of lines in one step of the search before or after a hunk's line."""
@@ -137,12 +137,13 @@ class _Placed:
         self._ends: list[int] = []
 
     def touches(self, at: int, count: int) -> bool:
-        """Return whether any of the `count` lines from `at` on was placed by an earlier hunk."""
+        """Return whether an earlier hunk placed any of the `count` lines starting at `at`."""
         next_one = bisect_right(self._ends, at)
         return next_one < len(self._starts) and self._starts[next_one] < at + count
 
     def free_below(self, at: int, count: int) -> int:
-        """Return the first place from `at` on whose `count` lines are free of placed lines."""
+        """Return the first place, at or after `at`, with `count` free lines. A line is free if no earlier hunk placed
+        it."""
         next_one = bisect_right(self._ends, at)
         while next_one < len(self._starts) and self._starts[next_one] < at + count:
             at = self._ends[next_one]
@@ -150,8 +151,8 @@ class _Placed:
         return at
 
     def free_above(self, at: int, count: int) -> int:
-        """Return the last place up to `at` whose `count` lines are free of placed lines. The result is negative if
-        there is no such place."""
+        """Return the last place, at or before `at`, with `count` free lines. The result is negative if no such place
+        exists."""
         last = bisect_left(self._starts, at + count) - 1
         while last >= 0 and self._ends[last] > at:
             at = self._starts[last] - count
@@ -238,8 +239,8 @@ def _rings(most: int) -> Iterator[tuple[int, int]]:
 def _below(
     lines: list[bytes], line: bytes, lead: int, at: int, end: int, placed: _Placed, count: int, effort: Effort
 ) -> Iterator[int]:
-    """Yield places from `at` down to `end`. At each place, `count` lines are free of placed lines, and the line at
-    index `lead` is `line`."""
+    """Yield places in ascending order, from `at` up to but not including `end`. Each place has `count` free lines, and
+    `line` at index `lead`."""
     while (at := placed.free_below(at, count)) < end:
         try:
             found = lines.index(line, at + lead, end + lead) - lead

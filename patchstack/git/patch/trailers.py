@@ -191,8 +191,10 @@ def _start(lines: Sequence[str]) -> int:
 
 
 def _without_end(lines: list[str]) -> list[str]:
-    """Return the message without the parts at its end that git ignores: empty lines, comments, an old `Conflicts:`
-    block, and everything below a scissors line."""
+    """Return the message without its end that git ignores.
+
+    git ignores empty lines, comments, an old `Conflicts:` block, and everything below a scissors line.
+    """
     cut = next((i for i, line in enumerate(lines) if line + "\n" == _SCISSORS), len(lines))
     overlooked = 0  # as in git, the first line is never ignored
     conflicts = False

@@ -1,5 +1,4 @@
-"""Plan when requests are sent: in a closed loop, in an open loop, as a burst, staggered, or at times from a file. This
-module sends nothing."""
+"""Plan when requests are sent. This module sends nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def arrivals(
     """Return the plan of `requests` requests. `kind` is one of these:
 
     - `closed`: `concurrency` requests are in flight. When one ends, the next is sent.
-    - `staggered`: the same, but the first requests are sent `stagger` seconds apart.
+    - `staggered`: like `closed`, but the first requests are sent `stagger` seconds apart.
     - `burst`: all requests are sent at once.
     - `poisson`, `constant`: `rate` requests per second. At most `concurrency` are in flight; 0 means no limit.
     - `file`: the requests are sent at `times`.

@@ -56,8 +56,8 @@ class Exchange(asyncio.Protocol):
         self.hang_up: Callable[[], object] = lambda: None
         self._done = done
         self._started = False  # the headers are complete
-        self._framed = False  # the end of the body needs no search: it has a length, or ends with the connection
-        self._left = -1  # missing bytes of a body with a length; -1 for other framings
+        self._framed = False  # the body has `Content-Length` or ends with the connection, so its end needs no search
+        self._left = -1  # missing bytes of a body with `Content-Length`, otherwise -1
         self._tail = b""
 
     def open(self) -> None:
@@ -176,7 +176,7 @@ class _Plain:
         self._send()
 
     def _sending(self, events: int) -> None:
-        """The server may respond before it has read the whole request."""
+        """Receive and send. The server may respond before it has read the whole request."""
         if events & ~select.EPOLLOUT:
             self._read(events)
         if events & select.EPOLLOUT and not self._exchange.over:

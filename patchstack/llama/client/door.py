@@ -36,7 +36,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A server and its address. `key` is an API key; empty if none is used."""
+    """A server and its address. `key` is an API key. It is empty if no key is used."""
 
     target: Target
     address: Address

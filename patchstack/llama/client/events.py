@@ -12,10 +12,8 @@ class BadStream(ValueError):
 
 
 class Event(NamedTuple):
-    """An event.
-
-    It has its data, in which lines are joined by LF, and its type. The type is `message` if the stream names none.
-    """
+    """An event of a stream. Lines of `data` are joined by LF. `name` is the type: `message` if the stream does not
+    specify it."""
 
     data: bytes
     name: str = "message"

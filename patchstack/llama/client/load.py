@@ -1,4 +1,7 @@
-"""Run a plan: wait for the server, make prompts, send requests at the planned times, and record all answers."""
+"""Run a plan against a server and record all answers.
+
+The client waits for the server, makes the prompts, and sends the requests at the planned times.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a run, which is the file that the client reads. Module `record` has the file that the client writes."""
+"""The plan of a run: the file that the client reads. `bench.serving.record` reads the file that the client writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Parse HTTP/1.1 responses from pieces of any size: chunked, with a length, or until the connection closes. Source: RFC
-9112."""
+"""Parse HTTP/1.1 responses from pieces of any size.
+
+A body is chunked, has `Content-Length`, or ends with the connection. Source: RFC 9112.
+"""
 
 from __future__ import annotations
 

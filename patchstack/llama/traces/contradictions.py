@@ -31,8 +31,7 @@ from patchstack.llama.traces.records import Histogram, Summary
 from patchstack.llama.traces.recount import Figures, recounted, summed
 
 RECORDS = "records"
-"""The entry of `spoils` for a contradiction that affects everything that is counted from records. Other entries are
-keys of a summary."""
+"""The entry of `spoils` for a contradiction that affects all counts of records. Other entries are keys of a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +207,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Return whether a counter of the summary requires records, although no record that was found adds to it."""
+    """Return whether a counter of the summary requires records, but no record in the log adds to it."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (

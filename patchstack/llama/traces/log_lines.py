@@ -1,9 +1,11 @@
-"""Parse llama.cpp's own lines: times, reused graphs, acceptance of drafts, buffers, state checkpoints, sizes.
+"""Parse llama.cpp's own lines.
+
+The lines report times, reused graphs, acceptance of drafts, buffers, state checkpoints and sizes. A server prints the
+times of each request. The other tools print the times of the whole run.
 
 Sources: `print_timings` and the checkpoints of `tools/server/server-context.cpp`, `common_perf_print` in
 `common/sampling.cpp`, `common_speculative_print_stats` in `common/speculative.cpp`, `llama_perf_context_print` and the
-buffers in `src/llama-context.cpp`, `src/llama-kv-cache.cpp`, `src/llama-memory-recurrent.cpp`, `src/llama-model.cpp`. A
-server prints the times of each request. The other tools print the times of the whole run.
+buffers in `src/llama-context.cpp`, `src/llama-kv-cache.cpp`, `src/llama-memory-recurrent.cpp`, `src/llama-model.cpp`.
 """
 
 from __future__ import annotations
