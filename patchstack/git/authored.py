@@ -97,8 +97,10 @@ def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _cleaned(message: bytes) -> bytes:
-    """Return a message as git stores it (`git stripspace`): without trailing whitespace, and with no more than one
-    empty line in a row."""
+    """Return a message as `git stripspace` prints it.
+
+    Trailing whitespace is removed, and only one of several consecutive empty lines remains.
+    """
     kept: list[bytes] = []
     for line in (line.rstrip(_BLANKS) for line in message.split(b"\n")):
         if line or (kept and kept[-1]):

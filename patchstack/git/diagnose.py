@@ -1,6 +1,7 @@
-"""Explain why a patch does not apply: damaged text, needed fuzz, or changed whitespace.
+"""Explain why a patch does not apply.
 
-Only refused patches are examined, so other patches take no extra time.
+Possible reasons are damaged text, needed fuzz, and changed whitespace. Only refused patches are examined, so other
+patches take no extra time.
 """
 
 from __future__ import annotations

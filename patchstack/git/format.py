@@ -53,8 +53,8 @@ _SLUG = re.compile(r"\d+-(.*)\.patch\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormattedCommit:
-    """A commit as a patch file. `slug` is git's file name for the commit, without number and suffix. `patch_id` is
-    git's stable patch-id. It is empty for pure mode changes, which have no patch-id in git."""
+    """A commit as a patch file. `slug` is git's file name for the commit, without the number and the suffix. `patch_id`
+    is git's stable patch-id. It is empty for pure mode changes, for which git computes none."""
 
     commit: Commit
     slug: str

@@ -199,7 +199,7 @@ class Cache:
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
         """Return a repository with the history of a ref, and the commit id of the ref.
 
-        The repository has the commits and trees of the ref back to the commit `until`.
+        The history consists of commits and trees, back to the commit `until`.
         """
         if not _REF.match(ref) or ".." in ref:
             raise BadRevision(f"{ref!r} is not a branch, tag or commit to fetch from {shown_url(url)}")
@@ -303,7 +303,7 @@ def shown_url(url: str) -> str:
 
 
 def _alone(repository: Repository) -> Objects:
-    """Return the objects of this repository alone, so that a name is never resolved in a different repository."""
+    """Return the objects of this repository alone. Otherwise, a name could be resolved in a different repository."""
     objects = Objects()
     objects.add_directory(repository.object_directory, repository.name)
     return objects

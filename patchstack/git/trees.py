@@ -1,4 +1,4 @@
-"""Compare trees in memory: find the paths that differ, and whether two changes are the same."""
+"""Compare trees in memory. Find the paths that differ, and whether two changes are the same."""
 
 from __future__ import annotations
 

@@ -388,9 +388,9 @@ def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
 
 
 def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[Attempt], *, own: bool) -> Log:
-    """Make the base, or use a base that is already known.
+    """Make the base, or reuse a recorded run that made it.
 
-    Return the log of the run that made it.
+    Return the log of this run.
     """
 
     def complaint(seen: Observation) -> str | None:

@@ -17,8 +17,7 @@ MOST_HUNKS = 10_000
 
 
 A_FILE_LINE, A_PATCH_LINE = 30, 100
-"""The allowed work in nanoseconds: for each line of the changed files, which git must read too, and for each line of
-the patch."""
+"""The allowed work in nanoseconds for each line of the changed files and of the patch. git must read the files too."""
 SPARE = 60_000_000
 """The additional work that is allowed for a patch, or for a whole series, in nanoseconds."""
 

@@ -1,5 +1,7 @@
-"""Read the text before the diffs of a patch that is not a mail: a Mercurial header, a Debian (DEP-3) header, or plain
-prose."""
+"""Read the text before the diffs of a patch that is not a mail.
+
+The text is a Mercurial header, a Debian (DEP-3) header, or plain prose.
+"""
 
 from __future__ import annotations
 

@@ -278,8 +278,8 @@ def _above(
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
-    """Return whether each of `count` lines ends with a newline. This is true if another item of `lines` follows
-    them."""
+    """Return whether each of `count` lines ends with a newline. All do if another item of `lines` follows the last
+    one."""
     return at + count < len(lines)
 
 
@@ -293,8 +293,11 @@ def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
 
 
 def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit:
-    """Find the place that has most of the hunk's lines and is nearest to the line in the hunk's header. Report the
-    difference at this place. If the effort is used up, report the best place found so far."""
+    """Return the first difference between a hunk that fits nowhere and the best place for it.
+
+    The best place has most of the hunk's lines. If several places do, it is the one nearest to the line in the hunk's
+    header. If the effort is used up, only the places found so far count.
+    """
     before, total = hunk.before, _line_count(lines)
     wanted = min(max(hunk.new_start - 1, 0), total)
     body = lines[:total]

@@ -135,9 +135,9 @@ def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
 def parse_trailers(message: str) -> tuple[Trailer, ...]:
     """Return the trailers of a commit message, as `git interpret-trailers --parse` prints them.
 
-    Trailers are in the last paragraph, which must not be the first one. Either all of its lines are trailers, or a
-    quarter of its lines are trailers and one of these is git's own (a sign-off, a cherry-pick note). A line that begins
-    with a blank continues the trailer above it.
+    Trailers are in the last paragraph, which must not be the first one. All lines of the paragraph must be trailers. A
+    quarter of the lines is enough if one of the trailers is from git itself (a sign-off, a cherry-pick note). A line
+    that begins with a blank continues the trailer above it.
     """
     lines = message.split("\n")
     if lines[-1] == "":
@@ -191,9 +191,9 @@ def _start(lines: Sequence[str]) -> int:
 
 
 def _without_end(lines: list[str]) -> list[str]:
-    """Return the message without its end that git ignores.
+    """Return the message without the lines at its end that git ignores.
 
-    git ignores empty lines, comments, an old `Conflicts:` block, and everything below a scissors line.
+    These are empty lines, comments, an old `Conflicts:` block, and everything below a scissors line.
     """
     cut = next((i for i, line in enumerate(lines) if line + "\n" == _SCISSORS), len(lines))
     overlooked = 0  # as in git, the first line is never ignored

@@ -21,10 +21,10 @@ _SPACE = " \t\n\r"
 class Answer:
     """The result of a request.
 
-    `times` are the times of the chunks with generated content, in ns. `counts` has, for each chunk, the number of
-    tokens generated so far. A count is None if the server did not report it. `tokens`, `prompt` and `cached` are token
-    counts that the server reports. `failure` is the reason why the request failed. It is empty if the request
-    succeeded. Content before a failure is kept. `odd` counts the events that are not content.
+    `times` are the times of the chunks with generated content, in ns. `counts` contains the number of tokens generated
+    up to each chunk. A count is None if the server did not report it. `tokens`, `prompt` and `cached` are token counts
+    that the server reports. `failure` is the reason why the request failed. It is empty if the request succeeded.
+    Content before a failure remains in the answer. `odd` counts the events that are not content.
     """
 
     status: int = 0

@@ -29,13 +29,13 @@ class Exchange(asyncio.Protocol):
     """A request and its response.
 
     Times are in ns on the monotonic clock, and 0 for an event that did not happen. `began` is the time at which
-    connecting began, `connected` is when the connection was open, `sent` is when the request was handed to the kernel,
-    and `ended` is when the exchange ended. `pieces` are the received bytes, each with its time. `failure` is the reason
-    why the exchange ended early. It is empty if the server ended the exchange.
+    connecting began, and `connected` the time at which the connection was open. `sent` is the time at which the kernel
+    received the request. `ended` is the time at which the exchange ended. `pieces` are the received pieces, each with
+    its time. `failure` is the reason why the exchange ended early. It is empty if the server ended the exchange.
 
     A chunked body ends with an empty line. During the run, a piece is parsed only if it may be the last one. `parts`
-    has the parts of the body that `reader` has parsed so far. `hang_up` ends the connection, or the attempt to open the
-    connection.
+    contains the parts of the body that `reader` has parsed so far. `hang_up` ends the connection, or the attempt to
+    open the connection.
     """
 
     __slots__ = (
@@ -106,8 +106,11 @@ class Exchange(asyncio.Protocol):
             self._finish(why)
 
     def body(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the parts of the body with the times of their pieces, once, after the exchange is over. After each
-        part, `reader` has the state of the response. Raises `BadAnswer`."""
+        """Yield the parts of the body with the times of their pieces.
+
+        Call this once, after the exchange is over. After each part, `reader` contains the state of the response. Raises
+        `BadAnswer`.
+        """
         yield from self.parts
         for time, data in self.pieces[len(self.parts) :]:
             yield time, self.reader.feed(data)

@@ -43,8 +43,8 @@ class NoPrompt(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a run. `values` are the prompts in the form for requests. `form` is `ids` or `text`. `shared` is
-    the largest number of first tokens that two prompts have in common; None if unknown."""
+    """The prompts of a run. `values` are the prompts as requests contain them. `form` is `ids` or `text`. `shared` is
+    the largest number of first tokens that two prompts have in common. It is None if unknown."""
 
     values: list[Any]
     form: str
@@ -164,7 +164,7 @@ def _ids_of(status: int, body: bytes) -> tuple[int, list[int]] | None:
 
 
 def shared_start(prompts: list[list[int]]) -> int:
-    """Return the largest number of first tokens that two prompts have in common."""
+    """Return the length in tokens of the longest prefix that two prompts share."""
     ordered = sorted(prompts)
     most = 0
     for one, other in pairwise(ordered):

@@ -1,4 +1,7 @@
-"""Measure the client itself: the lag of its event loop, its CPU time, and its open file descriptors."""
+"""Measure the client itself.
+
+The measurements are the lag of its event loop, its CPU time, and its open file descriptors.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class AnswerReader:
         self.framing = Framing.CLOSE
         self.done = False
         self._held = bytearray()
-        self._searched = 0  # number of held bytes at which the end of the headers cannot begin
+        self._searched = 0  # the search for the end of the headers continues at this held byte
         self._left = 0  # missing bytes of the body, or of the chunk and its line ending
         self._trailers = False
         self._trailing = 0

@@ -1,8 +1,8 @@
-"""The known records: their names in a log, and the keys of each with their types.
+"""Define the records that patchstack knows.
 
-Sources: docs/reference/traces.md and docs/reference/kv-paged.md for the records of this series. All other records are
-described in the notebook of the fork that the series follows. A bracketed name of that fork that is not listed here is
-also read, with the keys of its first record.
+Each has a name in a log, and keys with their types. Sources: docs/reference/traces.md and docs/reference/kv-paged.md
+for the records of this series. All other records are described in the notebook of the fork that the series follows. A
+bracketed name of that fork that is not listed here is also read, with the keys of its first record.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class _Tally:
                 self.last[place] = dict(values)
 
     def end_process(self, summary: Summary | None) -> None:
-        """End a process, with its summary, or with None at the end of a file."""
+        """End a process. `summary` is None at the end of a file."""
         if summary is not None:
             self.summaries.append(summary)
             if self.format.counted and summary.lines != self.since:

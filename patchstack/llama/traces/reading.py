@@ -1,5 +1,7 @@
-"""The result of reading a log: counts of records, summaries, and llama.cpp's own figures. This module has only data
-types."""
+"""Define the data types for the result of reading a log.
+
+The result contains counts of records, summaries, and llama.cpp's own figures.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Lines that name a record but cannot be parsed, for the reason `why`. `line` is the number of the first."""
+    """Lines that name a record but cannot be parsed. `why` is the reason. `line` is the number of the first such
+    line."""
 
     why: str
     count: int

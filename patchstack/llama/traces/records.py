@@ -215,8 +215,8 @@ Value = int | str
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record. `values` has its values by key: types as canonical names, numbers as integers. `was_cut` is true if the
-    trace cut the record at its maximum length; its last pair is then omitted."""
+    """A record. `values` contains its values by key: types as canonical names, numbers as integers. `was_cut` is true
+    if the trace cut the record at its maximum length. The last pair is then omitted."""
 
     format: Format
     values: Mapping[str, Value]
