@@ -99,7 +99,8 @@ def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _cleaned(message: bytes) -> bytes:
     """Return a message as `git stripspace` prints it.
 
-    Trailing whitespace is removed, and only one of several consecutive empty lines remains.
+    Trailing whitespace is removed, and only one of several consecutive empty lines remains. Empty lines at the
+    beginning and end are removed.
     """
     kept: list[bytes] = []
     for line in (line.rstrip(_BLANKS) for line in message.split(b"\n")):

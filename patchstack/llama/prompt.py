@@ -1,4 +1,4 @@
-"""A prompt to a model, as arguments of llama.cpp's tools."""
+"""Convert a prompt to a model to arguments of llama.cpp's tools."""
 
 from __future__ import annotations
 

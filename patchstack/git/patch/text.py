@@ -1,7 +1,8 @@
-"""Read a patch file as text: its message and its diffs, with line numbers.
+"""Read a patch file as text.
 
-This reader does not decide whether a patch applies, because `git.apply` does. It reads everything that `git apply`
-accepts, including binary diffs and quoted names, so that lint rules see every applied line.
+The result contains its message and its diffs, with line numbers. This reader does not decide whether a patch applies,
+because `git.apply` does. It reads everything that `git apply` accepts, including binary diffs and quoted names, so that
+lint rules see every applied line.
 """
 
 from __future__ import annotations

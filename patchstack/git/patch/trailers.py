@@ -1,4 +1,4 @@
-"""Read the mail of a patch: author, date, and the trailers of its message.
+"""Read the mail of a patch: its author, its date, and the trailers of its message.
 
 Trailers are found by git's rules (trailer.c of git 2.39, `git interpret-trailers --parse`), without configuration.
 """

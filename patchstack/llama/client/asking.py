@@ -38,7 +38,7 @@ class Questions:
     requests: tuple[tuple[str, Any], ...]
 
     def text(self) -> str:
-        """Return the questions as the text of a file."""
+        """Return the questions in the form that `read_questions` parses."""
         return json.dumps(asdict(self))
 
 

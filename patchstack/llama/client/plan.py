@@ -113,7 +113,7 @@ class Plan:
         return self.max_tokens[number % len(self.max_tokens)]
 
     def text(self) -> str:
-        """Return the plan as the text of a file."""
+        """Return the plan in the form that `read_plan` parses."""
         return json.dumps(asdict(self))
 
 
