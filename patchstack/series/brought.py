@@ -3,9 +3,9 @@
     Switch: LLAMA_KV_PAGED
     New-Gate: kv-paged
 
-The first patch of a series that names a switch declares it; the others change what it does. A gate that comes with its
-patch must FAIL without the patch, and PASS with it. `New-Gate: SUITE/NAME` names the gate of one suite, if several
-suites have a gate with this name.
+The first patch that names a switch declares this switch. Later patches that name the switch change its effect. A new
+gate must FAIL without its patch and PASS with it. `New-Gate: SUITE/NAME` names the gate of one suite, if
+several suites have a gate with this name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NO_SWITCH = ("none", "-")
 class Brought:
     """The switches and gates that one patch adds.
 
-    `commit` and `subject` are the id and subject of the fork commit. Each is empty if the patch file does not have it.
-    `switches` are the values of `Switch` that no earlier patch has. `gates` are the values of `New-Gate`, in the form
-    `NAME` or `SUITE/NAME`.
+    `commit` and `subject` are the id and subject of the fork commit. Each is empty if the patch file does not record
+    it. `switches` are the values of `Switch` that no earlier patch has. `gates` are the values of `New-Gate`, in the
+    form `NAME` or `SUITE/NAME`.
     """
 
     commit: str
@@ -52,7 +52,7 @@ def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, .
 
 
 def gates_brought(patches: Iterable[bytes]) -> tuple[str, ...]:
-    """Return the gates that patch files add, without repetition: `NAME` or `SUITE/NAME`."""
+    """Return the gates that patch files add, without duplicates, as `NAME` or `SUITE/NAME`."""
     messages = (read_message(data) for data in patches)
     return tuple(dict.fromkeys(name for one in messages for name in one.metadata().get(NEW_GATES, ())))
 

@@ -36,7 +36,8 @@ def read_fork(
 ) -> ForkHistory:
     """Follow the fork's history from its ref back to the pin.
 
-    `branch` is the ref as the user wrote it. Messages add `note` to it. With `head_only`, only the head commit is read.
+    `branch` is the ref as the user wrote it. In messages, `note` is added to the ref. With `head_only`, only the head
+    commit is read.
 
     Raises `NotHeldError` if the fork does not descend from the pin. Raises `MissingError` if the ref does not exist, or
     if a shallow clone does not reach the pin.

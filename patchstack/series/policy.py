@@ -25,8 +25,8 @@ _AT_ONCE = 200
 def policy_from(head: Path, source: str) -> Iterator[Workspace]:
     """Open the workspace at `head` with the policy of `source`, inside a `with` block.
 
-    `source` is a file if its name ends in `.yaml` or `.yml`, and otherwise a commit. Existing files do not matter for
-    this, because a change under review could add a file with the name of a commit.
+    `source` is a file if its name ends in `.yaml` or `.yml`, and otherwise a commit. Whether a file with this name
+    exists does not matter, because a change under review could add a file with the name of a commit.
 
     Raises `MissingError` for a commit that is missing or has no workspace file, and `ConfigError` for a policy that
     cannot be used.

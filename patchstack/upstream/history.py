@@ -186,7 +186,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
     """
     series = configured_series(config)
     upstream = Remote.at(config.upstream, cache)
-    # First, because the history of a URL includes the pin, which then need not be fetched separately.
+    # Fetch this first: the history of a URL includes the pin, so the pin need not be fetched separately.
     try:
         reached = upstream.reach(to, until=config.pin)
     except NoSuchRepository as error:

@@ -54,7 +54,7 @@ def looks_usual(data: bytes) -> bool:
 
 
 def rewritten(data: bytes, depth: int) -> bytes:
-    """Return a patch with names for -p1. The given patch is meant for `-pN` with N = `depth`.
+    """Return the patch with its names rewritten for -p1. The given patch has names for `-pN`, N being `depth`.
 
     Raises `TooShallow`.
     """
@@ -69,7 +69,7 @@ def rewritten(data: bytes, depth: int) -> bytes:
                     _placed(name, depth, side, diff.git) for name, side in zip(pair, (b"a/", b"b/"), strict=True)
                 )
         for at in diff.moved if depth else ():
-            # git removes one directory less from the following names.
+            # These names have no a/ or b/, so git removes one directory less.
             head = _MOVED.match(lines[at])
             assert head is not None
             lines[at] = head.group(0) + _shortened(lines[at][head.end() :], depth - 1, depth - 1, at)
@@ -80,9 +80,9 @@ def rewritten(data: bytes, depth: int) -> bytes:
 
 
 def fitting_depths(patches: Sequence[bytes], tree: TreeOverlay) -> list[int]:
-    """Return the depths at which every changed file is known.
+    """Return the depths at which every changed file exists.
 
-    A file is known if it is in the tree or was created by an earlier patch.
+    A file exists if it is in the tree or if an earlier patch created it.
     """
     named = [(lines, _diffs(lines)) for lines in (data.split(b"\n") for data in patches)]
     steps = [_step(lines, diff) for lines, diffs in named for diff in diffs]

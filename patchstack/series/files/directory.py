@@ -114,8 +114,8 @@ class Series:
     def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
         """Return the series with the names in its patches rewritten for -p1.
 
-        The depth of the names is set in the `series` file, or otherwise by `strip`. If neither sets it, it is the only
-        depth at which all files are in the tree.
+        The depth of the names is set in the `series` file, or otherwise by `strip`. If neither sets the depth, the only
+        depth at which all files are in the tree is used.
 
         Raises `ConfigError` for names with too few directories.
         """
@@ -174,9 +174,9 @@ def configured_series(config: SeriesConfig) -> Series:
 def load_series(directory: Path, name: str | None = None) -> Series:
     """Read the patches of a directory, in the order that `read_order` finds.
 
-    Raises `ConfigError` for a directory that does not exist or has no patches. Raises the same error for files that
-    cannot be read, and lists all of them. Raises `MissingError` if the order is unknown or a listed file does not
-    exist.
+    Raises `ConfigError` if the directory does not exist or contains no patches. Raises `ConfigError` also if files
+    cannot be read, and lists all of these files. Raises `MissingError` if the order is unknown or a listed file does
+    not exist.
     """
     name = name or directory.name
     if not directory.is_dir():

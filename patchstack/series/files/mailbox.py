@@ -1,7 +1,4 @@
-"""Read mailboxes, which are files with several patches.
-
-Some of their mails are cover letters, which have no diff.
-"""
+"""Read mailboxes, which are files with several patches. A mail without a diff may be a cover letter."""
 
 from __future__ import annotations
 

@@ -54,18 +54,18 @@ def number_of(file: str) -> int | None:
 
 
 def begins_with_number(file: str) -> bool:
-    """Return whether a file's name begins with digits. Then sorting by name gives the order of patches."""
+    """Return whether a file's name begins with digits. Sorting such names puts patches in order."""
     return _DIGITS.match(_base(file)) is not None
 
 
 def slug_of(file: str) -> str:
-    """Return a numbered file's name without number and suffix. The result is empty if nothing else is in the name."""
+    """Return a numbered file's name without number and suffix. The result is empty if nothing else remains."""
     stem, found = stem_of(file), _NUMBER.match(_base(file))
     return stem[found.end() + 1 :] if found else stem
 
 
 def title_of(file: str) -> str:
-    """Return a subject for a patch that has no mail header. It is made from the file name."""
+    """Return a subject for a patch that has no mail header. The subject is made from the file name."""
     return _NUMBER.sub("", stem_of(file), count=1).replace("-", " ").replace("_", " ").strip()
 
 

@@ -1,7 +1,7 @@
-"""Find the files of a directory that are applied, their order, and the files that are not applied.
+"""Find the patch files of a directory, their order, and the files that are not applied.
 
-A `series` file, as in quilt, gives the order. Without one the names are sorted byte by byte, as a shell glob does in
-the C locale. Names without numbers give no order: the error asks for a `series` file.
+A `series` file, as in quilt, gives the order. Without this file, names are sorted byte by byte, as by a shell glob in
+the C locale. Names without numbers do not determine the order, so an error asks for a `series` file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _MANY = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A file to apply, by its path in the directory.
+    """A file to apply.
 
-    `strip` is the N of its `-pN` option in a `series` file. `by_file` is true if a `series` file lists it.
+    `file` is its path in the directory. `strip` is the N of its `-pN` option in a `series` file. `by_file` is true if a
+    `series` file lists it.
     """
 
     file: str

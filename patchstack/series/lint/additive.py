@@ -102,9 +102,9 @@ def _followed(
 
 
 def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool) -> int | None:
-    """Return the position in the pre-image at which `git apply` places a hunk. Return None if no position fits.
+    """Return the position in the pre-image at which `git apply` places a hunk.
 
-    The hunk is known to fit.
+    The patch is known to apply. The result is None if no position fits.
     """
     before = hunk.before
     last = len(lines) - len(before)
@@ -129,7 +129,7 @@ def _by_text(subject: Subject, patch: LintedPatch, file: PatchedFile) -> tuple[_
 
 
 def _only_newline(pair: tuple[Line, ...]) -> bool:
-    """Return whether the last line is removed and added again with a newline, without another change."""
+    """Return whether the only change is a newline added at the end of the last line."""
     return len(pair) == 2 and not pair[0].ends and pair[1].sign == b"+" and pair[1].text == pair[0].text
 
 

@@ -1,4 +1,4 @@
-"""Rule for names: a patch file has the name of its subject, and its suffix tells how it is applied."""
+"""Rule for names: a patch file is named after its subject, and its suffix shows how to apply it."""
 
 from __future__ import annotations
 

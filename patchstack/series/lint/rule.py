@@ -128,9 +128,9 @@ def counted(count: int, what: str) -> str:
 
 
 def also(lines: Iterable[int]) -> str:
-    """Return further lines of the same kind, for the end of a message.
+    """Return the end of a message, which names further lines of the same kind.
 
-    Up to 5 lines are given by number. For more lines, the text has their count and the last line number.
+    Up to 5 lines are listed by number. For more lines, the text states their count and the last line number.
     """
     rest = list(lines)
     if not rest:

@@ -85,7 +85,7 @@ def _lines_with(data: bytes, words: Iterable[str]) -> Iterator[bytes]:
     for word in map(str.encode, words):
         at = data.find(word)
         while at >= 0:
-            end = data.find(b"\n", at) % (len(data) + 1)  # -1 is the end of the file
+            end = data.find(b"\n", at) % (len(data) + 1)  # on the last line, find() returns -1
             yield data[data.rfind(b"\n", 0, at) + 1 : end]
             at = data.find(word, end)
 

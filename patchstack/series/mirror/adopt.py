@@ -70,8 +70,8 @@ def adopt(
     The branch and the mirror cannot be written in one step. If a run is killed between them, or before its caller
     writes the workspace, a second run with the same arguments continues from there.
 
-    Raises `UsageError` for a clone, branch or directory that cannot be used, `NotHeldError` with every patch that does
-    not apply, is empty, or has no context. Raises the errors of loading and opening.
+    Raises `UsageError` for a clone, branch or directory that cannot be used. Raises `NotHeldError`, which lists every
+    patch that does not apply, is empty, or has no context. Raises the errors of loading and opening.
     """
     if is_url(clone):
         raise CloneNeeded("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")

@@ -153,7 +153,7 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # text that looks like a path, but is none on this system
+        if error.errno == errno.ENAMETOOLONG:  # too long for a path on this system, so no such file exists
             return None
         raise InputUnreadable(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
 

@@ -111,8 +111,8 @@ def plan_export(
 ) -> ExportPlan:
     """Plan the series of a fork branch, and prove that it produces the tree of the fork.
 
-    `memory` knows the patches that git does not have to write again. `parking` maps the numbers of the patches to park
-    to reasons. A parked patch stays parked unless the branch contains it again.
+    `memory` records the patches that git does not have to write again. `parking` maps the numbers of the patches to
+    park to reasons. A parked patch stays parked unless the branch contains it again.
 
     Raises `NotHeldError` that lists all complaints of one kind: merges, empty commits, edits by hand that would be
     lost, too few free numbers, commits that the series could not recreate. Writes nothing.

@@ -45,8 +45,8 @@ class Coming:
 class Identity:
     """The result of matching.
 
-    `known_of` has, for every commit, the index of the known patch, or None for a new commit. `ambiguous` describes the
-    cases that could not be decided.
+    `known_of` contains one item per commit: the index of its known patch, or None for a new commit. `ambiguous`
+    describes the cases that could not be decided.
     """
 
     known_of: tuple[int | None, ...]
@@ -56,8 +56,8 @@ class Identity:
 def identify(known: Sequence[Known], coming: Sequence[Coming], same: Mapping[int, str] | None = None) -> Identity:
     """Pair commits with known patches.
 
-    The criteria are, in order: `same` (number to commit id), commit id, patch-id, subject, and the similarity of
-    changed lines. Only unambiguous pairs are made.
+    `same` maps patch numbers to commit ids, as the user set them. These pairs are made first. The further criteria are,
+    in order: commit id, patch-id, subject, and the similarity of changed lines. Only unambiguous pairs are made.
     """
     known_of: list[int | None] = [None] * len(coming)
     free = set(range(len(known)))

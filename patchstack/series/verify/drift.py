@@ -65,7 +65,7 @@ def _body(hunk: str) -> str:
 
 
 def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) -> list[str]:
-    """Return the hunks of a unified diff as text. If the file modes differ, the modes are before the hunks."""
+    """Return the hunks of a unified diff as text. If the file modes differ, the text begins with the modes."""
     hunks = []
     if (old and old[0]) != (new and new[0]):
         said = [f"mode {entry[0]:o}" if entry else "no such file" for entry in (old, new)]

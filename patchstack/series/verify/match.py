@@ -36,8 +36,9 @@ class Matching:
 def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], base_tree: str) -> Matching:
     """Pair patches with commits.
 
-    The criteria are, in order: the commit id that a patch names, the subject, the tree that the patch produces, and its
-    own change. The last criterion is the position, if only one patch and one commit remain between two pairs.
+    The criteria are, in order: the commit id that a patch names, the subject, the tree that the patch produces, and the
+    change that the patch makes. The last criterion is the position, if only one patch and one commit remain between two
+    pairs.
     """
     commit_of: list[int | None] = [None] * len(links)
     free_commits = dict.fromkeys(range(len(commits)))

@@ -97,8 +97,8 @@ class PatchDrift:
 class Drift:
     """The differences between series and fork.
 
-    `kinds` has any of behind, ahead, missing, stray, reordered and edited. `summary` describes the differences in
-    sentences. `patches` has the text of the differences.
+    `kinds` contains any of behind, ahead, missing, stray, reordered and edited. `summary` describes the differences in
+    sentences. `patches` contains the text of the differences.
     """
 
     kinds: tuple[str, ...]
@@ -186,7 +186,10 @@ def against_fork(
 
 
 def _in_order(matching: Matching, commits: Sequence[Commit]) -> list[int | Commit]:
-    """Return the indices of the patches, with each commit that has no patch before the patches of later commits."""
+    """Return the order of the rows: indices of patches, and commits without a patch.
+
+    A commit without a patch is inserted before the patches of later commits.
+    """
     missing = [index for index in range(len(commits)) if matching.patch_of(index) is None]
     items: list[int | Commit] = []
     for patch, own in enumerate(matching.commit_of):

@@ -2,7 +2,7 @@
 checked.
 
 Each patch's own change is merged three-way, as in `sync`. If both sides changed the same lines, the resulting text has
-the lines of both sides. So the complete text of upstream can be checked, and the patch is reported as not carried.
+the lines of both sides. Checks can thus read the complete text of upstream. The patch is reported as not carried.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Find why a patch fails on a newer upstream: because of its own change, because its file was removed or moved, or
-because of an earlier patch."""
+"""Find why a patch fails on a newer upstream.
+
+The cause is the patch's own change, a file that upstream removed or moved, or an earlier patch.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ from patchstack.upstream.merge.series import Carrier, Verdicts, Way
 class Diagnosis:
     """The reason why one patch fails on one tree.
 
-    In a cascade, earlier patches cause the failure, and `causes` has their indices, starting with the patch that has
-    the most places. Otherwise, `also` has the failing earlier patches whose lines the patch needs too.
+    In a cascade, earlier patches cause the failure. `causes` contains their indices. The patch that changed the most of
+    the places that do not fit is first. Otherwise, `also` contains the failing earlier patches whose lines the patch
+    needs too.
     """
 
     state: State
@@ -178,14 +181,14 @@ class Diagnoser:
         return any(change.old is None or change.new is None for change in changes)
 
     def _owners(self, reason: Reason, index: int) -> frozenset[int]:
-        """Return the earlier patches that changed the place that does not fit."""
+        """Return the earlier patches that changed the failing lines or the file."""
         if not reason.path:
             return frozenset()
         span = self._span(reason, index)
         if span is not None:
             return self.ownership.of_lines(reason.path, index, *span)
         if reason.diff is not None and not self._made(reason.path, index):
-            return frozenset()  # upstream's own file, which was removed or added
+            return frozenset()  # upstream removed or added the file, so no earlier patch is the cause
         return self.ownership.touching(reason.path, index)
 
     def _span(self, reason: Reason, index: int) -> tuple[int, int] | None:

@@ -182,8 +182,10 @@ class Landing:
         return later[-1] if later else None
 
     def _since(self, how: str, index: int) -> Likeness:
-        """Return the commit that made the change. From this commit on, every commit that touches the files has the
-        change."""
+        """Return the commit that made the change.
+
+        At this commit, and at every later commit that touches the files, upstream contains the change.
+        """
         commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
         trees = [self._range.pin.tree, *(commit.tree for commit in commits)]
         first = len(commits)

@@ -126,7 +126,9 @@ class CanaryPatch:
 class Canary:
     """The full result for one series. `blamed` is `strict` or `threeway` if the first breaking commits were searched
     for, otherwise None. `timeline` is empty unless it was requested. `checks` is empty if the series has no checks.
-    `drops` are patches that name a check which decides whether they can be dropped. `parked` are the parked patches."""
+    `drops` are the patches that name a check in `Drop-Check:`. This check decides whether the patch can be dropped.
+    `parked` are the parked patches.
+    """
 
     series: str
     upstream: str

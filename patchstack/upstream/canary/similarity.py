@@ -116,7 +116,7 @@ def words(title: str) -> frozenset[str]:
 
 
 def rare(titles: Iterable[str]) -> frozenset[str]:
-    """Return the words that occur in few of the titles, because they distinguish titles."""
+    """Return the words that occur in few titles. Only such words distinguish titles."""
     counted: Counter[str] = Counter()
     number = 0
     for title in titles:

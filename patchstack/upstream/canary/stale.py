@@ -79,11 +79,10 @@ class Staleness:
         return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
 
     def names(self, indices: Sequence[int], *, everywhere: bool) -> dict[int, list[str]]:
-        """Return the names of patches that upstream has added too, with upstream's file for each.
+        """Return the names that both a patch and upstream define, with upstream's file for each name.
 
-        The names are those that patches define and that upstream has added since the pin. `indices` are the patches
-        that apply. Only files that the series touches are searched. With `everywhere`, all available files that
-        upstream changed are searched.
+        Upstream must have added the name since the pin. `indices` are the patches that apply. Only files that the
+        series touches are searched. With `everywhere`, all available files that upstream changed are searched.
         """
         defined = {index: self._defined(index) for index in indices}
         wanted: set[bytes] = set().union(*defined.values())

@@ -1,7 +1,7 @@
-"""Find the new path of a file that a patch adds to a directory that upstream renamed, as `git merge` suggests it.
+"""Suggest new paths for files that patches add to renamed directories, as `git merge` does.
 
 The rules are the same as for directory rename detection in merge-ort.c. Each file of a removed directory votes for the
-directory to which it moved. The directory with the most votes wins. A tie gives no suggestion.
+directory to which it moved. The directory with the most votes wins. If there is a tie, no path is suggested.
 """
 
 from __future__ import annotations
