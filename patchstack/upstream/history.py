@@ -21,9 +21,12 @@ _PR = re.compile(r"\(#(\d+)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamCommit:
-    """One commit of upstream. `index` counts from 0 in `git rev-list --reverse --first-parent PIN..REF`. `before` is
-    the first parent of the commit. `date` is the day of the author's date (YYYY-MM-DD). `pr` is the pull request that
-    the subject names, as in `(#1234)`."""
+    """One commit of upstream.
+
+    `index` counts from 0 in `git rev-list --reverse --first-parent PIN..REF`. `before` is the first parent of the
+    commit. `date` is the day of the author's date (YYYY-MM-DD). `pr` is the pull request that the subject names, as in
+    `(#1234)`.
+    """
 
     index: int
     oid: str
@@ -42,8 +45,10 @@ class UpstreamCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRange:
-    """Upstream from the pin to `tip`. `ref` names the tip: it is the ref that the user gave, or the ref that was
-    chosen."""
+    """Upstream from the pin to `tip`.
+
+    `ref` is the name of the tip, which the user gave or which was chosen by default.
+    """
 
     pin: Commit
     tip: Commit
@@ -65,10 +70,10 @@ class ShallowRange(MissingError):
 
 
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
-    """Return the commit at an upstream ref. `what` is the name of the option. If the user `named` a ref, errors begin
-    with the name of the option.
+    """Return the commit at an upstream ref.
 
-    Raises the same errors as `Repository.resolve_commit`.
+    `what` is the name of the option. If the user `named` a ref, errors begin with the name of the option. Raises the
+    same errors as `Repository.resolve_commit`.
     """
     if named:
         return reached.repository.resolve_commit(reached.rev, what, objects)
@@ -82,10 +87,10 @@ def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> C
 def read_range(
     repository: Repository, objects: Objects, pin: Commit, tip: Commit, ref: str, what: str
 ) -> UpstreamRange:
-    """Return the commits from the pin to a tip. `ref` is the name of the tip, and `what` the name of the option, for
-    hints.
+    """Return the commits from the pin to a tip.
 
-    Raises `UsageError` if the tip does not descend from the pin, and `ShallowRange` if the clone is too shallow.
+    `ref` is the name of the tip, and `what` the name of the option, for hints. Raises `UsageError` if the tip does not
+    descend from the pin, and `ShallowRange` if the clone is too shallow.
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
@@ -166,8 +171,11 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """A series, and upstream from the pin of the series on. `upstream` is the user's name for upstream. `repository`
-    has the commits. It is the user's own clone, or ours in the cache."""
+    """A series, and upstream from the pin of the series on.
+
+    `upstream` is the user's name for upstream. `repository` has the commits. It is the user's own clone, or ours in the
+    cache.
+    """
 
     series: Series
     upstream: str

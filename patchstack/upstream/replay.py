@@ -11,14 +11,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Step = Callable[[int, tuple[T, ...]], tuple[tuple[T, ...], R]]
-"""Tries one patch, given by its index, on the contents at its places. Returns the contents after the patch, and the
-result."""
+"""Tries one patch, given by its index, on the contents at its places.
+
+Returns the contents after the patch, and the result.
+"""
 
 
 class Replay(Generic[T, R]):
-    """The last run of a series, stored patch by patch. `places` are the indices of the paths that each patch reads and
-    writes. The result of a patch depends only on these places. `same` tells whether two contents of a place are equal.
-    A wrong "no" only costs time."""
+    """The last run of a series, stored patch by patch.
+
+    `places` are the indices of the paths that each patch reads and writes. The result of a patch depends only on these
+    places. `same` tells whether two contents of a place are equal. A wrong "no" only costs time.
+    """
 
     def __init__(
         self,
@@ -40,8 +44,10 @@ class Replay(Generic[T, R]):
         self.results: list[R] = []
 
     def run(self, base: Sequence[T]) -> Sequence[R]:
-        """Run the series on the contents of all places and return the results. The results are valid until the next
-        run."""
+        """Run the series on the contents of all places and return the results.
+
+        The results are valid until the next run.
+        """
         if self._base is None:
             self._run_all(list(base))
         else:
@@ -56,8 +62,10 @@ class Replay(Generic[T, R]):
         return self.results
 
     def result_if(self, others: Collection[int], step: Step[T, R], index: int) -> R:
-        """Return the result that one patch would have in the last run if the patches in `others` were tried with a
-        different step. The stored run does not change."""
+        """Return the result of one patch if the patches in `others` are tried with a different step.
+
+        The result refers to the last run. The stored run does not change.
+        """
         found = self._propagate({}, list(others), others, step, index, keep=False)
         return self.results[index] if found is None else found[0]
 
@@ -82,8 +90,11 @@ class Replay(Generic[T, R]):
         *,
         keep: bool,
     ) -> tuple[R] | None:
-        """Try the waiting patches in order, and all patches that read their changes. Return the result of patch `upto`
-        if this patch is tried. `dirty` are the contents that differ from the last run at the current patch."""
+        """Try the waiting patches in order, and all patches that read their changes.
+
+        Return the result of patch `upto` if this patch is tried. `dirty` are the contents that differ from the last run
+        at the current patch.
+        """
         heapify(waiting)
         last = -1
         while waiting:

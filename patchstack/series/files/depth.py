@@ -206,8 +206,10 @@ def _is_null(line: bytes) -> bool:
 
 
 def _placed(name: bytes, depth: int, side: bytes, at: int) -> bytes:
-    """Return the name with the prefix for -p1. With -p1, the result names the same path as the original name with
-    -p`depth`."""
+    """Return the name with the prefix for -p1.
+
+    With -p1, the result names the same path as the original name with -p`depth`.
+    """
     if depth:
         return _shortened(name, depth - 1, depth, at)
     return b'"' + side + name[1:] if name[:1] == b'"' else side + name

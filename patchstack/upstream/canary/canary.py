@@ -159,8 +159,10 @@ class _Rows:
         )
 
     def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
-        """Return the hunks of a failing patch that upstream has not taken. Return None if upstream has taken no
-        significant hunk."""
+        """Return the hunks of a failing patch that upstream has not taken.
+
+        Return None if upstream has taken no significant hunk.
+        """
         if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if like is not None and like.how in _IN_THE_TREE:

@@ -1,8 +1,8 @@
-"""Compute the trees that a series produces on upstream's commits. Conflicts are settled so that the rest can be
-checked.
+"""Compute the trees that a series produces on upstream's commits.
 
-Each patch's own change is merged three-way, as in `sync`. If both sides changed the same lines, the resulting text has
-the lines of both sides. Checks can thus read the complete text of upstream. The patch is reported as not carried.
+Conflicts are settled so that the rest can be checked. Each patch's own change is merged three-way, as in `sync`. If
+both sides changed the same lines, the resulting text has the lines of both sides. Checks can thus read the complete
+text of upstream. The patch is reported as not carried.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _State = tuple[Entry | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """The states of the touched paths. `last` is the state after the series. `after` are the states after the wanted
-    patches, by their numbers. `absent` has the reason for each patch that was not carried, by its number."""
+    """The states of the touched paths.
+
+    `last` is the state after the series. `after` are the states after the wanted patches, by their numbers. `absent`
+    contains the reason for each patch that was not carried, by its number.
+    """
 
     last: _State
     after: dict[int, _State]
@@ -32,8 +35,10 @@ class _Carried:
 
 
 class CarriedTrees:
-    """Computes the trees of a series on trees of upstream. `wanted` are the numbers of the patches whose trees are
-    needed. `links` are the patches on the pin."""
+    """Computes the trees of a series on trees of upstream.
+
+    `wanted` are the numbers of the patches whose trees are needed. `links` are the patches on the pin.
+    """
 
     def __init__(self, objects: Objects, links: Sequence[Link], wanted: Collection[int]) -> None:
         self._objects = objects
@@ -44,8 +49,10 @@ class CarriedTrees:
         self._known: dict[_State, _Carried] = {}
 
     def on(self, tree: str) -> SeriesTrees:
-        """Return the trees of the series on a tree of upstream. Raises `MissingObject` if a file's content is not
-        available."""
+        """Return the trees of the series on a tree of upstream.
+
+        Raises `MissingObject` if a file's content is not available.
+        """
         before = tuple(self._touched.entries(tree))
         carried = self._known.get(before)
         if carried is None:

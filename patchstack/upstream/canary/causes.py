@@ -18,8 +18,10 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary, myers
 
 _MORE = 5 * SPARE
-"""The limit of work for finding the hunks that do not fit in one file, in nanoseconds. If it is exceeded, git's own
-message is the reason."""
+"""The limit of work for finding the hunks that do not fit in one file, in nanoseconds.
+
+If it is exceeded, git's own message is the reason.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +176,10 @@ class Culprits:
         return known
 
     def _text(self, path: bytes, entry: Entry | None) -> bytes:
-        """Return the text at a path, with a newline added at its end. Return an empty string if the entry is not a text
-        file."""
+        """Return the text at a path, with a newline added at its end.
+
+        Return an empty string if the entry is not a text file.
+        """
         if entry is None or entry[0] not in (FILE, EXECUTABLE):
             return b""
         data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))

@@ -22,8 +22,10 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteChange:
-    """A site that is new or missing at the tip, and the commit that changed it. The commit is None if no search was
-    made, or if the site was already new or missing at the pin."""
+    """A site that is new or missing at the tip, and the commit that changed it.
+
+    The commit is None if no search was made, or if the site was already new or missing at the pin.
+    """
 
     site: Site
     lost: bool
@@ -32,9 +34,12 @@ class SiteChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAhead:
-    """A check on a newer upstream. `row` is the result at the tip, and `at_pin` the result at the pin. `first_fails` is
-    the first commit on which the check fails. It is None if the check fails on no commit, if the check already fails at
-    the pin, or if no search was made."""
+    """A check on a newer upstream.
+
+    `row` is the result at the tip, and `at_pin` the result at the pin. `first_fails` is the first commit on which the
+    check fails. It is None if the check fails on no commit, if the check already fails at the pin, or if no search was
+    made.
+    """
 
     row: CheckRow
     at_pin: Verdict
@@ -55,10 +60,10 @@ def look_at_checks(
     *,
     blame: bool,
 ) -> tuple[CheckAhead, ...]:
-    """Run checks on the trees that a series produces at the pin and at the tip. With `blame`, also run the checks at
-    every commit between the two.
+    """Run checks on the trees that a series produces at the pin and at the tip.
 
-    Writes nothing. Raises `MissingObject` if the content of a touched file is not available.
+    With `blame`, also run the checks at every commit between the two. Writes nothing. Raises `MissingObject` if the
+    content of a touched file is not available.
     """
     checks = [check for check in checks if not check.on_upstream]
     if not checks:
@@ -78,8 +83,10 @@ def look_at_checks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A patch that names a check, and the check's result on upstream alone. The patch can be dropped if the result is
-    PASS. `when` is the patch's own text on when to drop the patch."""
+    """A patch that names a check, and the check's result on upstream alone.
+
+    The patch can be dropped if the result is PASS. `when` is the patch's own text on when to drop the patch.
+    """
 
     file: str
     number: int | None
@@ -96,8 +103,10 @@ class Drop:
 def look_at_drops(
     objects: Objects, series: Series, tree: str, checks: Sequence[Check], engine: OpenEngine
 ) -> tuple[Drop, ...]:
-    """Run the checks that patches name in `Drop-Check:` on a tree of upstream alone. A check that does not exist is
-    INVALID."""
+    """Run the checks that patches name in `Drop-Check:` on a tree of upstream alone.
+
+    A check that does not exist is INVALID.
+    """
     named = [(one, name) for one in read_metadata(series) for name in one.values.get(DROP_CHECK, ())]
     if not named:
         return ()

@@ -163,8 +163,10 @@ class Diagnoser:
         return bool(self._alone(Way.BARE, tree, index)[0])
 
     def _leans(self, index: int) -> bool:
-        """Return whether a patch changes lines or files that earlier patches added. Such a patch cannot merge without
-        these patches."""
+        """Return whether a patch changes lines or files that earlier patches added.
+
+        Such a patch cannot merge without these patches.
+        """
         if index not in self._dependent:
             self._dependent[index] = any(
                 (change.old is not None and self.at_pin(path) is None)
@@ -199,8 +201,10 @@ class Diagnoser:
         return change.spans[reason.hunk]
 
     def _roots(self, tree: str, owned: Counter[int]) -> tuple[int, ...]:
-        """Return the root causes among the patches that own the places. A root cause fails because of its own change.
-        The patch with the most places is first."""
+        """Return the root causes among the patches that own the places.
+
+        A root cause fails because of its own change. The patch with the most places is first.
+        """
         roots: Counter[int] = Counter()
         for owner, count in owned.items():
             causes = self.diagnose(tree, owner).causes
@@ -209,8 +213,10 @@ class Diagnoser:
         return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
 
     def collides(self, culprits: Culprits, tip: str, index: int) -> tuple[UpstreamCommit, ...]:
-        """Return the upstream commits whose lines conflict with a patch on the tree of the tip. The commit with the
-        most conflicting places is first."""
+        """Return the upstream commits whose lines conflict with a patch on the tree of the tip.
+
+        The commit with the most conflicting places is first.
+        """
         found: Counter[int] = Counter()
         commits: dict[int, UpstreamCommit] = {}
         for reason in self.diagnose(tip, index).reasons:
@@ -254,8 +260,10 @@ class Diagnoser:
 
 
 def _touch(one: Edit, other: Edit) -> bool:
-    """Return whether two edits that lead to the same new text touch each other in it. A pure removal is a point between
-    two lines."""
+    """Return whether two edits that lead to the same new text touch each other in it.
+
+    A pure removal is a point between two lines.
+    """
     if not one.added and not other.added:
         return one.to == other.to
     return one.to < other.to + other.added and other.to < one.to + one.added

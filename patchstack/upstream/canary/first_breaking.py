@@ -19,12 +19,11 @@ Fails = Callable[[str], Sequence[bool]]
 
 
 def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """Return, for each patch, the first commit at which the patch fails in a chain of strict applies. Failing patches
-    are left out of the chain.
+    """Return, for each patch, the first commit at which the patch fails in a chain of strict applies.
 
-    The first failure counts, even if the patch applies again later. An anchored patch counts as failing if it does not
-    merge from its blob. The result of a patch is None if the patch never fails. It is also None if the patch does not
-    apply to the pin, because then upstream did not break it.
+    Failing patches are left out of the chain. The first failure counts, even if the patch applies again later. An
+    anchored patch counts as failing if it does not merge from its blob. The result of a patch is None if the patch
+    never fails. It is also None if the patch does not apply to the pin, because then upstream did not break it.
     """
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -47,8 +46,10 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
 
 
 def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
-    """Return, for each patch, the first commit onto which the patch does not merge three-way. The earlier patches that
-    merge are included. The result is None for a patch that does not apply to the pin."""
+    """Return, for each patch, the first commit onto which the patch does not merge three-way.
+
+    The earlier patches that merge are included. The result is None for a patch that does not apply to the pin.
+    """
     causes: dict[int, tuple[int, ...]] = {}
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -81,8 +82,10 @@ def _walked(
     supposed: Fails,
     broken: Callable[[UpstreamCommit, int, tuple[UpstreamCommit, ...]], Broken],
 ) -> list[Broken | None]:
-    """Walk over the commits, and explain every patch at the first commit at which the patch fails. `supposed` has the
-    same result as `fails`, but is used for trees near the pin."""
+    """Walk over the commits, and explain every patch at the first commit at which the patch fails.
+
+    `supposed` has the same result as `fails`, but is used for trees near the pin.
+    """
     judged = [index for index in range(len(diagnoser.own)) if diagnoser.own.applies(index)]
     found: list[Broken | None] = [None] * len(diagnoser.own)
     search = _Together(diagnoser, range_, supposed)
@@ -130,8 +133,10 @@ class _Together:
         return {index: self._before(commit, index) for index in indices if not alone[index]}
 
     def _before(self, commit: UpstreamCommit, index: int) -> tuple[UpstreamCommit, ...]:
-        """Find earlier commits by bisection until the patch fails: in each step, add the latest commit that is still
-        missing."""
+        """Find earlier commits by bisection until the patch fails.
+
+        Each step adds the latest commit that is still missing.
+        """
         chosen = [commit]
         while len(chosen) < _TOGETHER:
             fine, fails = -1, chosen[0].index - 1  # the patch applies up to `fine`, and fails from `fails` on

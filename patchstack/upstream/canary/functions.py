@@ -1,5 +1,7 @@
-"""Find the functions of a source text in the same way as git for its hunk headers: by lines that begin with a
-letter."""
+"""Find the functions of a source text, as git does for its hunk headers.
+
+The head line of a function begins with a letter.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,10 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function: its name, its head line, and its lines from the head to the closing brace. Lines are counted from
-    0."""
+    """A function: its name, its head line, and its lines from the head to the closing brace.
+
+    Lines are counted from 0.
+    """
 
     name: str
     head: bytes

@@ -62,8 +62,11 @@ class Landing:
         self._rare = rare(commit.subject for commit in range_.commits)
 
     def whole(self, index: int) -> Likeness | None:
-        """Return how upstream's tip contains a complete patch: the patch changes nothing there, or it applies in
-        reverse. Return None if the tip does not contain it."""
+        """Return how upstream's tip contains a complete patch.
+
+        The tip contains the patch if the patch changes nothing there, or applies in reverse. Otherwise, the result is
+        None.
+        """
         tip = self._range.tip.tree
         if self._diagnoser.carried(tip).nothing[index]:
             return self._since("tree", index)
@@ -105,8 +108,10 @@ class Landing:
         return None
 
     def similar(self, index: int) -> Likeness | None:
-        """Return the commit that is most similar to a patch. Commits are compared by the lines that they change, or by
-        title if commit and patch touch a common file."""
+        """Return the commit that is most similar to a patch.
+
+        Commits are compared by the lines that they change, or by title if commit and patch touch a common file.
+        """
         mine = self._mine(index)
         total = sum(mine.values())
         best: tuple[float, UpstreamCommit] | None = None
@@ -164,8 +169,10 @@ class Landing:
         return self._theirs[oid]
 
     def _together(self, tree: str, index: int) -> int | None:
-        """Return a later patch that changes the same lines, if upstream took both patches as one change. The earlier
-        patch alone conflicts with the result of the later patch. Return None if no such patch exists."""
+        """Return a later patch that changes the same lines, if upstream took both patches as one change.
+
+        The earlier patch alone conflicts with the result of the later patch. Return None if no such patch exists.
+        """
         own = self._diagnoser.own
         nothing = self._diagnoser.carried(tree).nothing
         paths = own.of(index).keys()

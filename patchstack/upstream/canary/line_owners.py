@@ -13,16 +13,21 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The owners of all lines and joints of a text. A joint is a place before, between or after lines. The owner of a
-    line is the step that added it. The owner of a joint is the step that last removed lines there or added a line next
-    to it. `NOBODY` owns everything that existed from the beginning."""
+    """The owners of all lines and joints of a text.
+
+    A joint is a place before, between or after lines. The owner of a line is the step that added it. The owner of a
+    joint is the step that last removed lines there or added a line next to it. `NOBODY` owns everything that existed
+    from the beginning.
+    """
 
     lines: tuple[int, ...]
     joints: tuple[int, ...]
 
     def within(self, start: int, end: int) -> frozenset[int]:
-        """Return the owners of some lines and of the joints between them. If the range has no lines, return the owner
-        of its joint."""
+        """Return the owners of some lines and of the joints between them.
+
+        If the range has no lines, return the owner of its joint.
+        """
         joints = self.joints[start + 1 : end] if end > start else self.joints[start : start + 1]
         return frozenset((*self.lines[start:end], *joints)) - {NOBODY}
 
@@ -66,8 +71,10 @@ class Ownership:
         return self._users.get(path, ())
 
     def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
-        """Return the owners of a range of lines in the file that a patch finds on the pin. These are earlier patches
-        that added lines of the range, or removed lines within it."""
+        """Return the owners of a range of lines in the file that a patch finds on the pin.
+
+        These are earlier patches that added lines of the range, or removed lines within it.
+        """
         found = None
         for by, owned in self._versions(path):
             if by < index:

@@ -78,8 +78,10 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A range of commits at which a patch fits in the same way. `patch` is an index. `first` and `last` are the indices
-    of the first and last commits; -1 means the pin."""
+    """A range of commits at which a patch fits in the same way.
+
+    `patch` is an index. `first` and `last` are the indices of the first and last commits; -1 means the pin.
+    """
 
     patch: int
     first: int
@@ -124,10 +126,11 @@ class CanaryPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """The full result for one series. `blamed` is `strict` or `threeway` if the first breaking commits were searched
-    for, otherwise None. `timeline` is empty unless it was requested. `checks` is empty if the series has no checks.
-    `drops` are the patches that name a check in `Drop-Check:`. This check decides whether the patch can be dropped.
-    `parked` are the parked patches.
+    """The full result for one series.
+
+    `blamed` is `strict` or `threeway` if the first breaking commits were searched for, otherwise None. `timeline` is
+    empty unless it was requested. `checks` is empty if the series has no checks. `drops` are the patches that name a
+    check in `Drop-Check:`. This check decides whether the patch can be dropped. `parked` are the parked patches.
     """
 
     series: str
@@ -152,8 +155,10 @@ class Canary:
 
 
 def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
-    """Return the upstream commits that break patches, in order. Each has the patches for which it is the first breaking
-    commit."""
+    """Return the upstream commits that break patches, in order.
+
+    Each is given with the patches that it is the first to break.
+    """
     found: dict[int, tuple[UpstreamCommit, list[CanaryPatch]]] = {}
     for patch in result.patches:
         if patch.first_broken is not None:
@@ -164,9 +169,11 @@ def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Patches that fail because of their own change (`roots`), and the upstream commit that conflicts with them. The
-    commit is None if it is not known. `freed` are patches that fail only because of `roots`, and apply again if these
-    are repaired."""
+    """Patches that fail because of their own change (`roots`), and the upstream commit that conflicts with them.
+
+    The commit is None if it is not known. `freed` are patches that fail only because of `roots`, and apply again if
+    these are repaired.
+    """
 
     commit: UpstreamCommit | None
     roots: tuple[CanaryPatch, ...]
@@ -174,11 +181,10 @@ class Culprit:
 
 
 def to_mend(result: Canary) -> list[Culprit]:
-    """Return the patches to repair, grouped by upstream commit. Groups that free the most patches come first, then
-    groups with the most patches.
+    """Return the patches to repair, grouped by upstream commit.
 
-    A patch belongs to the first commit that broke it, if this commit was searched for. Otherwise it belongs to the
-    commit with the most conflicting lines.
+    Groups that free the most patches come first, then groups with the most patches. A patch belongs to the first commit
+    that broke it, if this commit was searched for. Otherwise it belongs to the commit with the most conflicting lines.
     """
     groups: dict[int, list[CanaryPatch]] = {}
     commits: dict[int, UpstreamCommit] = {}

@@ -39,14 +39,18 @@ ChangedLines = Counter[tuple[bytes, bytes]]
 
 
 def patch_ids(changes: Sequence[Change]) -> set[str]:
-    """Return the ids of a change under every diff algorithm. Like `git patch-id`, an id is computed from the changed
-    lines and their context, without whitespace."""
+    """Return the ids of a change under every diff algorithm.
+
+    Like `git patch-id`, an id is computed from the changed lines and their context, without whitespace.
+    """
     return {_id(changes, algorithm) for algorithm in _ALGORITHMS}
 
 
 def growth(changes: Iterable[Change]) -> dict[bytes, tuple[int, int]]:
-    """Return the growth of each file in lines and in non-blank bytes. Changes with the same patch-id have the same
-    growth, under any diff algorithm."""
+    """Return the growth of each file in lines and in non-blank bytes.
+
+    Changes with the same patch-id have the same growth, under any diff algorithm.
+    """
     return {path: (new.count(b"\n") - old.count(b"\n"), _bare(new) - _bare(old)) for path, old, new in changes}
 
 
@@ -88,8 +92,10 @@ def _feed(digest: hashlib._Hash, lines: Lines, sign: bytes) -> None:
 
 
 def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]]) -> ChangedLines:
-    """Return the significant lines that a change adds and removes. For each file, `changes` has the lines before and
-    after, and the edits between them if these are known."""
+    """Return the significant lines that a change adds and removes.
+
+    For each file, `changes` has the lines before and after, and the edits between them if these are known.
+    """
     counted: ChangedLines = Counter()
     for before, after, known in changes:
         for edit in compare(before, after) if known is None else known:

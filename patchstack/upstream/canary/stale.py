@@ -1,5 +1,7 @@
-"""Find patches that still apply but may be wrong: upstream changed a function that the patch changes, or already has a
-name that the patch adds."""
+"""Find patches that still apply but may be wrong.
+
+Upstream may have changed a function that the patch changes, or added a name that the patch adds too.
+"""
 
 from __future__ import annotations
 
@@ -121,8 +123,10 @@ class Staleness:
         return found
 
     def _changed(self, everywhere: bool) -> Iterator[tuple[bytes, Entry | None, Entry]]:
-        """Yield the available files that upstream changed: path, entry at the pin, entry now. A file that the series
-        does not touch is included only if the series touches files with the same suffix."""
+        """Yield the available files that upstream changed, as path, entry at the pin, and entry now.
+
+        A file that the series does not touch is included only if the series touches files with the same suffix.
+        """
         paths = self._diagnoser.chain.touched.paths
         pairs: list[tuple[bytes, Entry | None, Entry | None]] = list(zip(paths, self._pin, self._tip, strict=True))
         if everywhere:

@@ -38,8 +38,11 @@ _Edits = tuple[tuple[int, Slot], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRun:
-    """The result of a chain over one tree. `applied` tells for each patch whether it applied. `offset` is the largest
-    distance in lines between a hunk and the line in its header. It is 0 if all hunks apply at their lines."""
+    """The result of a chain over one tree.
+
+    `applied` tells for each patch whether it applied. `offset` is the largest distance in lines between a hunk and the
+    line in its header. It is 0 if all hunks apply at their lines.
+    """
 
     applied: tuple[bool, ...]
     offset: tuple[int, ...]
@@ -56,8 +59,10 @@ class _Step:
 
 
 class _Contents:
-    """A cache of the lines of recently used files. It also stores from which content and diff each new content was
-    made."""
+    """A cache of the lines of recently used files.
+
+    The cache also records the old content and the diff from which each new content was made.
+    """
 
     LIMIT = 300_000_000  # approximate limit in bytes
     _LINE, _SHARED = 41, 8  # overhead in bytes of a stored line, and of a line that is shared
@@ -73,8 +78,11 @@ class _Contents:
         self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
-        """Apply the hunks of a file. Return the new content and the largest offset of a hunk. The content is None if
-        the hunks do not fit. Raises `Unsupported` for a diff that git must apply."""
+        """Apply the hunks of a file.
+
+        Return the new content and the largest offset of a hunk. The content is None if the hunks do not fit. Raises
+        `Unsupported` for a diff that git must apply.
+        """
         key = (content, step.number)
         found = self._results.get(key)
         if found is None:
@@ -107,8 +115,10 @@ class _Contents:
         return found
 
     def _shared_lines(self, lines: list[bytes]) -> list[bytes]:
-        """Return the lines, with the same object for all equal lines. Versions of a file can then be compared much
-        faster."""
+        """Return the lines, with the same object for all equal lines.
+
+        Versions of a file can then be compared much faster.
+        """
         if len(self._same) > self._MOST_SHARED:
             self._same = {}
         return list(map(self._same.setdefault, lines, lines))
@@ -211,8 +221,10 @@ class StrictChain:
         return self._last[1]
 
     def supposed(self, tree: str) -> tuple[bool, ...]:
-        """Return whether each patch applies in a chain over a hypothetical tree. Hypothetical trees have a separate
-        cache, because they may differ much from the trees of `run`."""
+        """Return whether each patch applies in a chain over a hypothetical tree.
+
+        Hypothetical trees have a separate cache, because they may differ much from the trees of `run`.
+        """
         self._tree = tree
         return tuple(one[0] for one in self._supposed.run(list(self.touched.entries(tree))))
 
@@ -267,8 +279,10 @@ class StrictChain:
         return tuple(state[place] for place in places), (True, offset)
 
     def _edits(self, index: int, places: tuple[int, ...], given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
-        """Return the changes of a patch by path index, and its largest offset. The changes are None if the patch
-        fails."""
+        """Return the changes of a patch by path index, and its largest offset.
+
+        The changes are None if the patch fails.
+        """
         steps = self._steps[index]
         if steps is not None:
             try:
@@ -323,8 +337,10 @@ class StrictChain:
         return tuple((place[change.path], change.new) for change in changes), outcome.offset
 
     def _merged(self, tree: str, patch: PatchFile) -> str | None:
-        """Merge an anchored patch from its blobs, and return the tree. Return None if the blobs are not known or the
-        patch does not merge."""
+        """Merge an anchored patch from its blobs, and return the tree.
+
+        Return None if the blobs are not known or the patch does not merge.
+        """
         try:
             diffs = parse_diffs(patch.data or b"")
         except Unsupported:
@@ -380,8 +396,10 @@ def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
 
 
 def _crowded(paths: set[bytes]) -> set[bytes]:
-    """Return the paths that are a parent directory of another path, or have another path as parent directory. If one of
-    the two is created, the other may be removed."""
+    """Return the paths that are a parent directory of another path, or have another path as parent directory.
+
+    If one of the two is created, the other may be removed.
+    """
     found: set[bytes] = set()
     for path in paths:
         parent = path

@@ -1,5 +1,7 @@
-"""Find the hunks of a patch that upstream's tree contains. A tree contains a hunk if it has all lines that the hunk
-adds, and none of the lines that the hunk removes."""
+"""Find the hunks of a patch that upstream's tree contains.
+
+A tree contains a hunk if it has all lines that the hunk adds, and none of the lines that the hunk removes.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ _AT = attrgetter("at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The parts of a patch that a tree contains. `some` is true if the tree contains at least one hunk with significant
-    lines. `remains` describe the hunks that the tree lacks."""
+    """The parts of a patch that a tree contains.
+
+    `some` is true if the tree contains at least one hunk with significant lines. `remains` describe the hunks that the
+    tree lacks.
+    """
 
     some: bool
     remains: tuple[str, ...]
@@ -52,8 +57,10 @@ class TakenHunks:
         return Taken(some=some, remains=tuple(remains))
 
     def _parts(self, path: bytes, change: PathEdit, here: Entry | None, index: int) -> Iterator[tuple[str, bool, bool]]:
-        """Yield the parts of a change to one file: the name of each part, whether the tree contains it, and whether it
-        is significant."""
+        """Yield the parts of a change to one file.
+
+        Each part is given as its name, whether the tree contains it, and whether it is significant.
+        """
         shown = path.decode("utf-8", "replace")
         if change.new is None:
             yield f"{shown}: the removal of the file", here is None, True
@@ -93,8 +100,10 @@ class TakenHunks:
             yield f"{shown}: hunk {number}{header}", taken, any(map(says_something, changed))
 
     def _hunks(self, path: bytes, change: PathEdit, index: int) -> list[tuple[int, int, Hunk | None]]:
-        """Return the hunks of a change, each with its range of lines in the old file. If the hunks of the patch are not
-        known, return the edits of the change."""
+        """Return the hunks of a change, each with its range of lines in the old file.
+
+        If the hunks of the patch are not known, return the edits of the change.
+        """
         named = {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}
         diff = named.get(path)
         if diff is not None and len(diff.hunks) == len(change.spans):
@@ -122,7 +131,9 @@ class TakenHunks:
 
 def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort | None = None) -> bool:
     """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and no hunk applies forwards.
-    Return False if the search needs more than `effort`."""
+
+    Return False if the search needs more than `effort`.
+    """
     text = list(lines)
     effort = effort or effort_for(text, hunks, SPARE)
     turned = tuple(_reversed(hunk) for hunk in hunks)

@@ -1,5 +1,7 @@
-"""Show how every patch fits onto every upstream commit. Consecutive commits with the same result are joined into
-spans."""
+"""Show how every patch fits onto every upstream commit.
+
+Consecutive commits with the same result are joined into spans.
+"""
 
 from __future__ import annotations
 

@@ -38,8 +38,11 @@ class TouchedPaths:
             node.files[name] = place
 
     def entries(self, tree: str) -> list[Entry | None]:
-        """Return the mode and id at each path, in the order of `paths`. The entry is None for a path that does not
-        exist. The mode is `OBSTRUCTED` if a parent of the path is a file or link. Raises `MissingObject`."""
+        """Return the mode and id at each path, in the order of `paths`.
+
+        The entry is None for a path that does not exist. The mode is `OBSTRUCTED` if a parent of the path is a file or
+        link. Raises `MissingObject`.
+        """
         found: list[Entry | None] = [None] * len(self.paths)
         for place, entry in self._look(self._root, tree):
             found[place] = entry

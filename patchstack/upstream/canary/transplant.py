@@ -26,8 +26,10 @@ class Transplant:
         self._picker = Picker(objects)
 
     def onto(self, tree: str, commits: Iterable[UpstreamCommit]) -> str | None:
-        """Return a tree with the changes of some commits, which are sorted oldest first. Return None if one of them
-        does not merge. The tree stays in memory."""
+        """Return a tree with the changes of some commits, which are sorted oldest first.
+
+        Return None if one of them does not merge. The tree stays in memory.
+        """
         for commit in commits:
             there = self._with(tree, commit)
             if there is None:

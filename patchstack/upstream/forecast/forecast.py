@@ -34,14 +34,18 @@ NEAR = 25
 CONTEXT = 3
 """The number of context lines around a change. A patch no longer applies strictly if upstream changes one of them."""
 CALM = 0.05
-"""The expected number of changes of a place in `AHEAD` days if upstream changed nothing nearby. It is not 0, because
-refactorings cannot be predicted."""
+"""The expected number of changes of a place in `AHEAD` days if upstream changed nothing nearby.
+
+It is not 0, because refactorings cannot be predicted.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFunction:
     """A function that patches change, and the number of upstream commits that changed this function in the period.
-    `name` is empty for lines outside of functions."""
+
+    `name` is empty for lines outside of functions.
+    """
 
     name: str
     commits: int
@@ -50,8 +54,11 @@ class HotFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotFile:
-    """A file of upstream that the series changes. `weeks` are the numbers of upstream commits per week, oldest week
-    first. `known` is false if the functions are unknown because contents were missing."""
+    """A file of upstream that the series changes.
+
+    `weeks` are the numbers of upstream commits per week, oldest week first. `known` is false if the functions are
+    unknown because contents were missing.
+    """
 
     path: str
     weeks: tuple[int, ...]
@@ -66,8 +73,11 @@ class HotFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The risk of one patch. `risk` is the probability, from 0 to 1, that upstream changes lines of the patch within
-    `AHEAD` days. `where` is the place with the largest part of this risk."""
+    """The risk of one patch.
+
+    `risk` is the probability, from 0 to 1, that upstream changes lines of the patch within `AHEAD` days. `where` is the
+    place with the largest part of this risk.
+    """
 
     file: str
     number: int | None
@@ -78,9 +88,12 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The forecast. `days` is the length of the period that ends at `until` (YYYY-MM-DD). The period is shorter than
-    requested if the clone's history is shorter. `weeks` are the first days of the weeks. Files and patches are sorted,
-    the highest risk first."""
+    """The forecast.
+
+    `days` is the length of the period that ends at `until` (YYYY-MM-DD). The period is shorter than requested if the
+    clone's history is shorter. `weeks` are the first days of the weeks. Files and patches are sorted, the highest risk
+    first.
+    """
 
     days: int
     until: str
@@ -118,10 +131,10 @@ class _Place:
 
 @task("forecasting")
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
-    """Forecast from the last `days` days before upstream's tip. Only files that the series touches at the tip are
-    fetched.
+    """Forecast from the last `days` days before upstream's tip.
 
-    Raises `MissingError` if the history of the clone cannot be read.
+    Only files that the series touches at the tip are fetched. Raises `MissingError` if the history of the clone cannot
+    be read.
     """
     past = _past(repository, range_.tip, days)
     with StrictChain(objects, series.patches) as chain:
@@ -130,8 +143,10 @@ def foresee(objects: Objects, repository: Repository, series: Series, range_: Up
 
 
 def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
-    """Return upstream's commits of the last `days` days before its tip, oldest first. The tree of the oldest commit is
-    the base, so its own changes do not count."""
+    """Return upstream's commits of the last `days` days before its tip, oldest first.
+
+    The tree of the oldest commit is the base, so its own changes do not count.
+    """
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
         raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
@@ -201,8 +216,10 @@ class _Forecaster:
         )
 
     def _changed(self, old: Entry | None, new: Entry | None) -> tuple[tuple[Edit, ...], set[str]] | None:
-        """Return the edits of a commit in a file, and the names of the changed functions. The name is empty for edits
-        outside of functions. Return None if contents are missing."""
+        """Return the edits of a commit in a file, and the names of the changed functions.
+
+        The name is empty for edits outside of functions. Return None if contents are missing.
+        """
         texts = []
         for entry in (old, new):
             if entry is None or entry[0] not in (FILE, EXECUTABLE):
@@ -294,8 +311,10 @@ class _Forecaster:
 
 
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
-    """Return how many of a file's changes were near a range of lines, which is given in the newest version. `made` has
-    the changes, oldest first."""
+    """Return how many of a file's changes were near a range of lines, which is given in the newest version.
+
+    `made` has the changes, oldest first.
+    """
     count = 0
     for edits in reversed(made):
         count += any(distance(edit, range_) <= NEAR for edit in edits)

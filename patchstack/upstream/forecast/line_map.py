@@ -7,13 +7,18 @@ from collections.abc import Iterable
 from patchstack.upstream.merge.histogram import Edit
 
 Range = tuple[int, int]
-"""A range of lines, counted from 0: the first line, and the line after the last. If both are equal, the range is a
-place between two lines."""
+"""A range of lines, counted from 0: the first line, and the line after the last.
+
+If both are equal, the range is a place between two lines.
+"""
 
 
 def before(range_: Range, edits: Iterable[Edit]) -> Range:
-    """Return the lines of the old text that became a range of the new text. If an edit touches the range, all old lines
-    of the edit are included. The result for inserted lines is an empty range."""
+    """Return the lines of the old text that became a range of the new text.
+
+    If an edit touches the range, all old lines of the edit are included. The result for inserted lines is an empty
+    range.
+    """
     start, end = range_
     low, high = start, end
     for edit in edits:

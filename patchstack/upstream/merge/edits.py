@@ -26,9 +26,11 @@ _new = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class MergedEdits:
-    """The result of merging a patch's edits into another version of a text. `clean` is true if there were no conflicts.
-    `nothing` is true if the patch changes nothing there. `lines` are the merged text. `left` are the edits from the
-    patch's own result to the merged text."""
+    """The result of merging a patch's edits into another version of a text.
+
+    `clean` is true if there were no conflicts. `nothing` is true if the patch changes nothing there. `lines` are the
+    merged text. `left` are the edits from the patch's own result to the merged text.
+    """
 
     clean: bool
     nothing: bool
@@ -85,8 +87,11 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
 
 
 def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the places that a patch changes, each as two half-open ranges of indices: its upstream edits, and its patch
-    edits. The edits of one place touch each other, and no other edit. A place may have no upstream edits."""
+    """Yield the places that a patch changes.
+
+    Each place is two half-open ranges of indices: its upstream edits, and its patch edits. The edits of one place touch
+    each other, and no other edit. A place may have no upstream edits.
+    """
     done = place = 0
     while place < len(patch):
         begun, start = place, patch[place].at

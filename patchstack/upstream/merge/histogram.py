@@ -17,14 +17,18 @@ CHAIN = 64
 
 
 _OFTEN, _LEAST = 64, 40_000_000
-"""The limit for the search, above which the rest is compared with Myers' diff. `_OFTEN` is how often each line may be
-examined. `_LEAST` is the number of examinations that are always allowed. git has no such limit, so its time grows with
-the square of the number of changes."""
+"""The limit for the search, above which the rest is compared with Myers' diff.
+
+`_OFTEN` is how often each line may be examined. `_LEAST` is the number of examinations that are always allowed. git has
+no such limit, so its time grows with the square of the number of changes.
+"""
 
 
 class Edit(NamedTuple):
-    """A change of one side: `removed` lines from line `at` of the old text are replaced by `added` lines from line `to`
-    of the new text."""
+    """A change of one side.
+
+    It replaces `removed` lines, from line `at` of the old text, with `added` lines, from line `to` of the new text.
+    """
 
     at: int
     removed: int
@@ -37,8 +41,11 @@ _Marks = tuple[bytes, bytes]
 
 
 class Index:
-    """An old text that is compared with many new texts. It stores the positions of the lines, and the last result of
-    each region. Comparisons are fastest if equal lines of all texts are the same object."""
+    """An old text that is compared with many new texts.
+
+    It stores the positions of the lines, and the last result of each region. Comparisons are fastest if equal lines of
+    all texts are the same object.
+    """
 
     LIMIT = 16 << 20  # approximate limit in bytes
     _LINE = 10  # overhead in bytes for each line of a stored region
@@ -53,14 +60,18 @@ class Index:
         self._size = 0
 
     def marks(self, first: int, last: int, lines: Sequence[bytes]) -> _Marks | None:
-        """Return which lines change between the old lines `first` to `last` and these new lines. Return None if the
-        result is not known."""
+        """Return which lines change between the old lines `first` to `last` and these new lines.
+
+        Return None if the result is not known.
+        """
         known = self._regions.get((first, last))
         return known[1] if known is not None and known[0] == lines else None
 
     def keep(self, first: int, last: int, lines: Sequence[bytes], marks: _Marks) -> None:
-        """Store which lines change in a region, and replace the region's earlier result. If the index exceeds its
-        limit, the oldest regions are removed."""
+        """Store which lines change in a region, and replace the region's earlier result.
+
+        If the index exceeds its limit, the oldest regions are removed.
+        """
         self._forget(first, last)
         self._regions[first, last] = lines, marks
         self._size += self._LINE * (len(lines) + last - first)
@@ -175,8 +186,11 @@ class _Compared:
         return _Run(*best) if best is not None else None, common
 
     def _followed(self, old: int, new: int) -> tuple[int, int]:
-        """Return the common run around two equal lines in the complete texts: its first old line, and the old line
-        after its last. The result is stored, because smaller regions need it again."""
+        """Return the common run around two equal lines in the complete texts.
+
+        The run is given as its first old line, and the old line after its last. The result is stored, because smaller
+        regions need it again.
+        """
         shift = new - old
         first, last = max(0, -shift), min(len(self.old), len(self.new) - shift)
         ours, theirs = self.old, self.new
@@ -190,8 +204,10 @@ class _Compared:
 
 
 def histogram(old: Sequence[bytes], new: Sequence[bytes], index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the changes between two texts. Texts are lines with their newlines. An `index` of the old text saves
-    time."""
+    """Return the changes between two texts.
+
+    Texts are lines with their newlines. An `index` of the old text saves time.
+    """
     compared = _Compared(old, new, Index(old) if index is None else index)
     compared.split()
     changed, added = compared.old_changed, compared.new_changed
@@ -218,8 +234,10 @@ def _script(removed: bytearray, added: bytearray) -> tuple[Edit, ...]:
 
 
 def _end(changed: bytearray, start: int) -> int:
-    """Return the end of the group of changed lines that begins at `start`. Return `start` if this line does not
-    change."""
+    """Return the end of the group of changed lines that begins at `start`.
+
+    Return `start` if this line does not change.
+    """
     if start >= len(changed) or not changed[start]:
         return start
     found = changed.find(0, start)
@@ -227,8 +245,10 @@ def _end(changed: bytearray, start: int) -> int:
 
 
 def _groups(changed: bytearray) -> list[tuple[int, int, int]]:
-    """Return the groups of changed lines. Each has the number of unchanged lines before it, its first line, and the
-    line after its last."""
+    """Return the groups of changed lines.
+
+    Each has the number of unchanged lines before it, its first line, and the line after its last.
+    """
     found = []
     passed = end = 0
     while (start := changed.find(1, end)) >= 0:
@@ -239,8 +259,10 @@ def _groups(changed: bytearray) -> list[tuple[int, int, int]]:
 
 
 def _compact(lines: Sequence[bytes], changed: bytearray, other: bytearray) -> None:
-    """Move groups of changed lines down as far as possible, or to a place where the other text changes too. This is
-    xdl_change_compact without the indent heuristic."""
+    """Move groups of changed lines down as far as possible, or to a place where the other text changes too.
+
+    This is xdl_change_compact without the indent heuristic.
+    """
     there = {passed for passed, _, _ in _groups(other)}
     start, passed = 0, 0
     while (found := changed.find(1, start)) >= 0:

@@ -27,8 +27,11 @@ class MovedDirectories:
         self._targets: dict[bytes, bytes | None] = {}
 
     def suggested(self, path: bytes) -> bytes | None:
-        """Return the new path for a file. Return None if the directory of the file is new, still exists or has no clear
-        successor, or if the new path is already used."""
+        """Return the new path for a file.
+
+        Return None if the directory of the file is new, still exists or has no clear successor, or if the new path is
+        already used.
+        """
         directory = path.rpartition(b"/")[0]
         if not self._is_directory(self._before, directory):
             return None
@@ -79,8 +82,10 @@ class MovedDirectories:
 
 
 def _renamed_directory(directory: bytes, old: bytes, new: bytes) -> list[bytes]:
-    """Return the new name of a parent directory, from the old and the new path of one of its files. Return an empty
-    list if the names below the directory differ."""
+    """Return the new name of a parent directory, from the old and the new path of one of its files.
+
+    Return an empty list if the names below the directory differ.
+    """
     old, new = old.rpartition(b"/")[0], new.rpartition(b"/")[0]
     while old != directory:
         if old.rpartition(b"/")[2] != new.rpartition(b"/")[2] or b"/" not in new:

@@ -50,10 +50,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """The result of merging a patch onto another tree. `tree` is the merged tree. It is None if there are conflicts.
-    `best` is the tree with everything that merges. In `best`, conflicting texts have markers, and other conflicts are
-    as in the target tree. `renames` are files with a different path in the target tree. Each has the patch's path and
-    the path that received the change."""
+    """The result of merging a patch onto another tree.
+
+    `tree` is the merged tree. It is None if there are conflicts. `best` is the tree with everything that merges. In
+    `best`, conflicting texts have markers, and other conflicts are as in the target tree. `renames` are files with a
+    different path in the target tree. Each has the patch's path and the path that received the change.
+    """
 
     tree: str | None
     best: str

@@ -75,8 +75,10 @@ class OwnEdits:
         return found if text else None
 
     def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
-        """Return the edits between two texts. Return no edits if one of the two is not a text file. Each pair is
-        compared only once."""
+        """Return the edits between two texts.
+
+        Return no edits if one of the two is not a text file. Each pair is compared only once.
+        """
         before, after = self.lines(old), self.lines(new)
         if old is None or new is None or before is None or after is None:
             return ()
@@ -125,8 +127,10 @@ def is_text(data: bytes) -> bool:
 
 
 def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
-    """Return the edits of one hunk. The first line of the hunk is `start` in the old file and `place` in the new
-    file."""
+    """Return the edits of one hunk.
+
+    The first line of the hunk is `start` in the old file and `place` in the new file.
+    """
     old, new = ((*lines, b"") for lines in (hunk.before, hunk.after))
     return [
         Edit(edit.at + start, edit.removed, edit.to + place, edit.added)
@@ -135,8 +139,10 @@ def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
 
 
 def _replayed(before: Lines, after: Lines, found: list[Edit]) -> bool:
-    """Return whether edits turn one text into the other. They may not if a last line has no newline, or if hunks are
-    out of order."""
+    """Return whether edits turn one text into the other.
+
+    They may not if a last line has no newline, or if hunks are out of order.
+    """
     at = to = 0
     for edit in found:
         if edit.at < at or edit.at - at != edit.to - to:

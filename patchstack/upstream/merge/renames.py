@@ -15,8 +15,10 @@ _REGULAR = (FILE, EXECUTABLE)
 
 
 def likeness(one: bytes, other: bytes) -> float:
-    """Return the size of the common lines as a share of the larger text, from 0 to 1. Bytes of whole lines are counted,
-    in any order, as for git's similarity index (diffcore-delta.c)."""
+    """Return the size of the common lines as a share of the larger text, from 0 to 1.
+
+    Bytes of whole lines are counted, in any order, as for git's similarity index (diffcore-delta.c).
+    """
     if one == other:
         return 1.0
     larger = max(len(one), len(other))
@@ -27,16 +29,20 @@ def likeness(one: bytes, other: bytes) -> float:
 
 
 _known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictionary()
-"""The cache of the similarity of two blobs. It lives as long as their objects are open. A walk over commits needs each
-pair many times."""
+"""The cache of the similarity of two blobs.
+
+It lives as long as their objects are open. A walk over commits needs each pair many times.
+"""
 
 
 def find_rename(
     objects: Objects, gone: Entry, path: bytes, candidates: Mapping[bytes, Entry]
 ) -> tuple[bytes, float] | None:
-    """Return the new file that a removed file became, and the similarity of the two. Return None if no file is similar
-    enough. Candidates whose content is missing are ignored. Raises `MissingObject` if the content of the removed file
-    is missing."""
+    """Return the new file that a removed file became, and the similarity of the two.
+
+    Return None if no file is similar enough. Candidates whose content is missing are ignored. Raises `MissingObject` if
+    the content of the removed file is missing.
+    """
     if gone[0] not in _REGULAR:
         return None
     same = [name for name, entry in candidates.items() if entry[1] == gone[1]]

@@ -19,8 +19,11 @@ _REGULAR = (FILE, EXECUTABLE)
 
 
 class Way(Enum):
-    """How to merge one patch outside of a run of the series. `BARE` merges onto upstream alone. `LAID` merges onto
-    upstream with all earlier patches, and settles their conflicts (see `merge_edits`)."""
+    """How to merge one patch outside of a run of the series.
+
+    `BARE` merges onto upstream alone. `LAID` merges onto upstream with all earlier patches, and settles their conflicts
+    (see `merge_edits`).
+    """
 
     BARE = "bare"
     LAID = "laid"
@@ -28,8 +31,11 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """The results for each patch's own change. `clean` tells whether the change merges, and `nothing` whether the
-    merged change has no effect. Both are None for a patch that does not apply to the pin."""
+    """The results for each patch's own change.
+
+    `clean` tells whether the change merges, and `nothing` whether the merged change has no effect. Both are None for a
+    patch that does not apply to the pin.
+    """
 
     clean: tuple[bool | None, ...]
     nothing: tuple[bool | None, ...]
@@ -37,8 +43,11 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The state of a path after some patches: its slot, its lines if it is a text, and the edits from the series' own
-    version to these lines. The edits have no meaning if one of the two versions does not exist."""
+    """The state of a path after some patches.
+
+    The state is the slot of the path, its lines if it is a text, and the edits from the series' own version to these
+    lines. The edits have no meaning if one of the two versions does not exist.
+    """
 
     slot: Slot
     lines: Lines | None
@@ -78,14 +87,18 @@ class Carrier:
         self._supposed: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
 
     def merged(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> Verdicts:
-        """Merge each patch onto a tree that includes the earlier patches that merge. `there` are the tree's slots at
-        the touched paths. `moved` are the slots of renamed files."""
+        """Merge each patch onto a tree that includes the earlier patches that merge.
+
+        `there` are the tree's slots at the touched paths. `moved` are the slots of renamed files.
+        """
         results = self._replay.run(self._files(there, moved))
         return Verdicts(clean=tuple(one[0] for one in results), nothing=tuple(one[1] for one in results))
 
     def supposed(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> tuple[bool | None, ...]:
-        """Return whether each patch merges onto a hypothetical tree. Hypothetical trees have a separate cache, because
-        they may differ much from the trees of `merged`."""
+        """Return whether each patch merges onto a hypothetical tree.
+
+        Hypothetical trees have a separate cache, because they may differ much from the trees of `merged`.
+        """
         return tuple(one[0] for one in self._supposed.run(self._files(there, moved)))
 
     def _files(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> list[_File]:
@@ -96,8 +109,10 @@ class Carrier:
         ]
 
     def merges_with(self, others: Collection[int], index: int) -> bool:
-        """Return whether a patch would have merged in the last run of `merged` if some conflicting earlier patches were
-        included."""
+        """Return whether a patch merges if some conflicting earlier patches are included.
+
+        The other patches are as in the last run of `merged`.
+        """
         return bool(self._replay.result_if(others, self._laid, index)[0])
 
     def alone(
@@ -113,8 +128,11 @@ class Carrier:
         return self._before(Way.BARE, path, ours, index).left
 
     def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:
-        """Return the state of a path before a patch. It is upstream's version, either without the earlier patches or
-        with their changes. The search continues from the previous call, because callers usually go patch by patch."""
+        """Return the state of a path before a patch.
+
+        It is upstream's version, either without the earlier patches or with their changes. The search continues from
+        the previous call, because callers usually go patch by patch.
+        """
         users = self._users[path]
         upto = bisect_left(users, index)
         slot, done, file = self._reached.get((way, path), (None, upto + 1, _ABSENT))

@@ -17,8 +17,11 @@ _NEAR = 3  # the maximum number of common lines between joined conflicts (xmerge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Lines of a place that both sides changed. `start` is the 0-based line of `base` in the old text. Lines include
-    their newlines. `base` is empty if both sides inserted lines."""
+    """Lines of a place that both sides changed.
+
+    `start` is the 0-based line of `base` in the old text. Lines include their newlines. `base` is empty if both sides
+    inserted lines.
+    """
 
     start: int
     ours: tuple[bytes, ...]
@@ -49,8 +52,10 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A place to take from one side, or from neither side (`BOTH`). `base`, `ours` and `theirs` each have the first
-    line and the number of lines in that text."""
+    """A place to take from one side, or from neither side (`BOTH`).
+
+    `base`, `ours` and `theirs` each have the first line and the number of lines in that text.
+    """
 
     side: Side
     base: tuple[int, int]
@@ -64,8 +69,10 @@ def is_binary(data: bytes) -> bool:
 
 
 def edits(old: bytes, new: bytes, index: Index | None = None) -> tuple[Edit, ...]:
-    """Return the changes that turn one text into another, in order. They are found with the histogram algorithm, as in
-    git's merges. An `index` of the old text saves time."""
+    """Return the changes that turn one text into another, in order.
+
+    They are found with the histogram algorithm, as in git's merges. An `index` of the old text saves time.
+    """
     if old == new:
         return ()
     if not old or not new:
@@ -74,8 +81,10 @@ def edits(old: bytes, new: bytes, index: Index | None = None) -> tuple[Edit, ...
 
 
 def myers(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
-    """Return the changes that turn one text into another, in order. They are the same as in `git diff` without
-    context."""
+    """Return the changes that turn one text into another, in order.
+
+    They are the same as in `git diff` without context.
+    """
     if old == new:
         return ()
     patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=flags | DiffOption.FORCE_TEXT)
@@ -150,8 +159,10 @@ def _lines(text: bytes) -> list[bytes]:
 
 
 def overlay(one: Sequence[Edit], two: Sequence[Edit], ours: Sequence[bytes], theirs: Sequence[bytes]) -> list[Change]:
-    """Return the edits of both sides in order. Edits that touch become one conflict, and identical edits are omitted
-    (xdl_do_merge)."""
+    """Return the edits of both sides in order.
+
+    Edits that touch become one conflict, and identical edits are omitted (xdl_do_merge).
+    """
     changes: list[Change] = []
     first, second = 0, 0
     while first < len(one) or second < len(two):
@@ -212,8 +223,10 @@ def _append(
 def refine(
     changes: Sequence[Change], ours: Sequence[bytes], theirs: Sequence[bytes], newline: bytes = b""
 ) -> Iterator[Change]:
-    """Split conflicts at lines that both sides have in common (xdl_refine_conflicts). `newline` is the line end if the
-    lines do not include it."""
+    """Split conflicts at lines that both sides have in common (xdl_refine_conflicts).
+
+    `newline` is the line end if the lines do not include it.
+    """
     for change in changes:
         if change.side is not Side.BOTH or not change.ours[1] or not change.theirs[1]:
             yield change
@@ -270,8 +283,10 @@ def _marked(
     yours: list[bytes],
     labels: tuple[str, str],
 ) -> list[bytes]:
-    """Return a conflict with markers. The markers have the same line ends as the lines around them (is_cr_needed in
-    xmerge.c)."""
+    """Return a conflict with markers.
+
+    The markers have the same line ends as the lines around them (is_cr_needed in xmerge.c).
+    """
     around = (mine[max(start - 1, 0) :][:1], other[max(place[0] - 1, 0) :][:1], base[:1])
     newline = b"\r\n" if all(line and line[0].endswith(b"\r\n") for line in around) else b"\n"
     return [
