@@ -173,8 +173,8 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
 class Ahead:
     """A series, and upstream from the pin of the series on.
 
-    `upstream` is the user's name for upstream. `repository` has the commits. It is the user's own clone, or ours in the
-    cache.
+    `upstream` is the user's name for upstream. `repository` contains the commits. It is the user's clone, or
+    patchstack's clone in the cache.
     """
 
     series: Series

@@ -203,7 +203,7 @@ class Diagnoser:
     def _roots(self, tree: str, owned: Counter[int]) -> tuple[int, ...]:
         """Return the root causes among the patches that own the places.
 
-        A root cause fails because of its own change. The patch with the most places is first.
+        A root cause fails because of its own change. The patch that owns the most places is first.
         """
         roots: Counter[int] = Counter()
         for owner, count in owned.items():

@@ -73,7 +73,7 @@ class Ownership:
     def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
         """Return the owners of a range of lines in the file that a patch finds on the pin.
 
-        These are earlier patches that added lines of the range, or removed lines within it.
+        The owners are earlier patches that added lines of the range, or removed lines within it.
         """
         found = None
         for by, owned in self._versions(path):

@@ -313,7 +313,7 @@ class _Forecaster:
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
     """Return how many of a file's changes were near a range of lines, which is given in the newest version.
 
-    `made` has the changes, oldest first.
+    `made` contains the changes, oldest first.
     """
     count = 0
     for edits in reversed(made):

@@ -141,7 +141,7 @@ def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
 def _replayed(before: Lines, after: Lines, found: list[Edit]) -> bool:
     """Return whether edits turn one text into the other.
 
-    They may not if a last line has no newline, or if hunks are out of order.
+    The edits may be wrong if a last line has no newline, or if hunks are out of order.
     """
     at = to = 0
     for edit in found:

@@ -31,7 +31,7 @@ def likeness(one: bytes, other: bytes) -> float:
 _known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictionary()
 """The cache of the similarity of two blobs.
 
-It lives as long as their objects are open. A walk over commits needs each pair many times.
+An entry lives as long as its `Objects`. A walk over commits needs each pair many times.
 """
 
 

@@ -130,8 +130,8 @@ class Carrier:
     def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:
         """Return the state of a path before a patch.
 
-        It is upstream's version, either without the earlier patches or with their changes. The search continues from
-        the previous call, because callers usually go patch by patch.
+        The state is upstream's version, either without the earlier patches or with their changes. The search continues
+        from the previous call, because callers usually go patch by patch.
         """
         users = self._users[path]
         upto = bisect_left(users, index)

@@ -54,7 +54,7 @@ class Side(Enum):
 class Change:
     """A place to take from one side, or from neither side (`BOTH`).
 
-    `base`, `ours` and `theirs` each have the first line and the number of lines in that text.
+    `base`, `ours` and `theirs` are each the first line and the number of lines in that text.
     """
 
     side: Side
