@@ -1,5 +1,8 @@
-"""Extract the single figures of a log: a server's steps, drafts, graphs, times, buffers and checkpoints. A figure that
-must not be used has the reason."""
+"""Extract single figures from a log.
+
+They describe a server's steps, drafts, graphs, times, buffers and checkpoints. A figure that must not be used includes
+the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The tasks of maintainers from end to end. Only this package combines series, builds and gates."""
+"""Run the maintainers' tasks. Only this package combines series, builds and gates."""

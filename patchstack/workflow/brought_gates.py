@@ -1,8 +1,8 @@
-"""Gates that a change adds with its own patches (trailer `New-Gate`), and that the policy does not have yet.
+"""Run the gates that a change adds and that the policy does not have yet.
 
-Such gates are part of the change, so they are not trusted. They run after the gates of the policy, only in a sandbox,
-with the models of the policy and only with files of the workspace. A FAIL of such a gate counts, but a PASS proves
-nothing.
+Patches name these gates in the trailer `New-Gate`. The gates are part of the change, so they are not trusted. They run
+after the gates of the policy, only in a sandbox, with the models of the policy and only with files of the workspace. A
+FAIL of such a gate counts, but a PASS proves nothing.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class BroughtGate:
 
     @property
     def title(self) -> str:
-        """The name in reports, which no gate of a policy can have."""
+        """The gate's name in reports. No gate of a policy can have this name."""
         return f"{self.named} {MARK}"
 
 
 def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[BroughtGate, ...]:
     """Return the gates that the patches of a workspace add and that its policy does not have.
 
-    Empty if no policy governs the workspace. Raises `ConfigError` for patches that cannot be read.
+    Return no gates if no policy governs the workspace. Raises `ConfigError` for patches that cannot be read.
     """
     if workspace.policy is None:
         return ()
@@ -109,7 +109,7 @@ def no_sandbox(about: About) -> str | None:
 
 
 def read_brought(workspace: Workspace, named: str) -> BroughtGate:
-    """Return the gate of that name from the change's own workspace file.
+    """Read the gate `named` from the change's own workspace file.
 
     Does not raise: if the gate cannot be used, `problem` gives the reason.
     """
@@ -160,10 +160,10 @@ def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
 
 
 def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str:
-    """Add the content of the file that a string in an entry names to `files`. Return the problem, or an empty string.
+    """Read the file that a string in an entry names, and add its content to `files`.
 
-    Only files of the workspace are read. A path outside the workspace is always refused. If the policy has the file
-    too, the policy's content is used.
+    Return the problem, or an empty string. Only files of the workspace are read. A path outside the workspace is always
+    refused. If the policy has the file too, the policy's content is used.
     """
     if not text or len(text) > 255 or "\0" in text or "\n" in text:
         return ""

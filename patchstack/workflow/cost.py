@@ -1,6 +1,6 @@
-"""The input of `patchstack cost`.
+"""Read the input of `patchstack cost`.
 
-It has a model, a command line, and the compute buffers that llama-fit-params of a build reports.
+The input is a model, a command line, and the compute buffers that llama-fit-params of a build reports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plan the export of a series' fork. This opens the repositories. The caller writes."""
+"""Plan the export of a series' fork. This opens the repositories. The caller writes the files."""
 
 from __future__ import annotations
 

@@ -73,12 +73,11 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
 
 
 def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -> Iterator[Complaint]:
-    """Yield the problems of a commit with the given index and message. Writes nothing into the repository.
+    """Yield the problems of a commit with the given index and message.
 
-    A commit is refused for files outside the globs of its `Scope:` trailers, and for a check that fails with it and did
-    not fail before. Checks that run a command are skipped, because a commit should not wait for them.
-
-    Raises `ConfigError` for unusable checks.
+    Writes nothing into the repository. A commit is refused for files outside the globs of its `Scope:` trailers. It is
+    also refused for a check that fails with the commit and did not fail before. Checks that run a command are skipped,
+    because a commit should not wait for them. Raises `ConfigError` for unusable checks.
     """
     repository = Repository.open(str(git_dir), git_dir)
     objects = Objects()

@@ -108,8 +108,8 @@ class ProvingMachine:
     """The machine that builds and gates candidates.
 
     `default` is the variant if the request names neither a variant nor an architecture. `purpose` is shown to others
-    who want the GPU. `allow` are the preflight checks that may fail. `watching` opens the observer of a build. With
-    `again`, no known observation counts. `recorded` is the recorded evidence that counts: records signed by allowed
+    who want the GPU. `allow` lists the preflight checks that may fail. `watching` opens the observer of a build. With
+    `again`, no earlier observation counts. `recorded` is the recorded evidence that counts: records signed by allowed
     signers.
     """
 
@@ -127,7 +127,7 @@ class ProvingMachine:
 
     @property
     def known(self) -> Known:
-        """The known observations."""
+        """The observations of this machine, and the recorded evidence that counts."""
         cache = cache_places()
         return Known(cache=Observations(cache.observations, cache.outputs), recorded=self.recorded)
 

@@ -30,7 +30,7 @@ class Accepted:
 class SeriesMetadata:
     """A series with its patches in order.
 
-    `decisions` has, by file of a patch, the decision that accepted the patch.
+    `decisions` maps the file of a patch to the decision that accepted the patch.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""The state of a series, with notes about parked patches and about patches that can be dropped.
+"""Read the state of a series, with notes about its patches.
 
-The notes come from the lock and the checks of the series.
+Notes report parked patches and patches that can be dropped. They come from the lock and the checks of the series.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
 def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
     """Return a bad point and a later good point. Return None if no such points exist.
 
-    If they exist, good turns bad at several places, and the bisection found only one of these places.
+    If such points exist, the result changes from good to bad at several places, and the bisection found only one of
+    these places.
     """
     bad = [point for point, one in said.items() if one is PointState.BAD]
     good = [point for point, one in said.items() if one is PointState.GOOD]
@@ -101,7 +102,8 @@ _SKIP, _ABORT = 125, 128
 class BisectAborted(PatchstackError):
     """The bisection was aborted.
 
-    The command requested this, was ended by a signal or the time limit, or gave different results for the same point.
+    The command requested the abort, was ended by a signal or the time limit, or gave different results for the same
+    point.
     """
 
     code = "PS0911"

@@ -99,7 +99,8 @@ class TreeDirectory:
     def _make_parents(self, path: bytes) -> None:
         """Create the directories above a file.
 
-        A link or file at the path of a directory is removed, so that nothing is written outside.
+        If the path of a directory is a link or a file, the link or file is removed, so that nothing is written outside
+        the tree.
         """
         for parent in map(self._full, _parents(path)):
             if parent.is_symlink() or not parent.is_dir():
@@ -124,7 +125,7 @@ def _clear(full: Path) -> None:
 
 
 def _seen(full: Path) -> _Seen | None:
-    """Return the properties that show whether a file was touched. Return None for a file that no longer exists."""
+    """Return the properties that show whether a file was modified. Return None if the file no longer exists."""
     try:
         found = full.lstat()
     except OSError:

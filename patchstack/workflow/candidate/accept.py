@@ -76,8 +76,8 @@ class Terms:
     """The requirements for a candidate.
 
     These are the suite (None for no gates), the copy of the suite for the decision, and the comparisons that prove the
-    speed. `brings` has the gates that come with the candidate, and `carried_new` their suites. With `fail_fast`, the
-    gates end at the first FAIL. `engine` opens the engine for commands of checks.
+    speed. `brings` contains the gates that come with the candidate. `carried_new` contains the suites of these gates.
+    With `fail_fast`, the gates end at the first FAIL. `engine` opens the engine for commands of checks.
     """
 
     suite: Suite | None
@@ -91,14 +91,14 @@ class Terms:
 
     @property
     def allow(self) -> tuple[str, ...]:
-        """The preflight checks that may fail."""
+        """The names of the preflight checks that may fail."""
         if self.suite is not None:
             return self.suite.allow
         return tuple(sorted({name for one in self.brings.gates for name in one.suite.allow}))
 
     @property
     def known_gates(self) -> Suite | None:
-        """The suite without the gates that come with the candidate. The result is None if no gate is left."""
+        """The suite without the gates that come with the candidate. None if no gate remains."""
         if self.suite is None:
             return None
         left = self.brings.without(self.suite)
@@ -166,7 +166,7 @@ def decide(
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the basis of a decision: builds, suite, comparisons, and additions of the candidates.
 
-    It does not change with repeated observations, so they do not lead to a new decision.
+    Repeated observations do not change the basis, so they do not lead to a new decision.
     """
     steps = evidence.get("steps", ())
     builds, compared = (tuple(step.get(name) for step in steps) for name in ("build", "comparison"))
@@ -175,7 +175,10 @@ def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _switches(brings: Brings) -> Iterator[AcceptStep]:
-    """Yield the steps of switches that no gate proves. Such switches are accepted for the given reason."""
+    """Yield a step for each switch that no gate proves.
+
+    Such switches are accepted for the given reason.
+    """
     for one in brings.unproven:
         for switch in one.switches:
             yield AcceptStep(
@@ -248,7 +251,7 @@ def _checked(way: CandidateRange, terms: Terms) -> Iterator[AcceptStep]:
 
 
 def decided_anew(way: CandidateRange) -> str | None:
-    """Return the last commit of the series if the series has the candidates and later commits.
+    """Return the last commit of the series if the series contains the candidates and later commits.
 
     Return None otherwise.
     """
@@ -335,9 +338,9 @@ def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> S
 
 
 def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
-    """Return the judgement of a changed transcript if the reference may belong to the next build.
+    """Judge a changed transcript again, with a reference that may belong to the next build.
 
-    `suite` has only the gate of the judgement. `referring` observes this build and uses the next build as its
+    `suite` contains only the gate of the judgement. `referring` observes this build and uses the next build as its
     reference.
     """
     ((_, again),) = run_suite(suite, referring, of="before, against the candidate")

@@ -1,7 +1,8 @@
-"""Gates that come with their patch: they must not PASS before the candidate, and must PASS with it.
+"""Judge the gates that come with a patch.
 
-A patch names them in its message (`New-Gate: NAME`, see `series.brought`). So a new switch is accepted together with
-the gate that proves its effect. A patch that declares a switch without such a gate needs a reason.
+Such a gate must not PASS before the candidate, and must PASS with it. A patch names its gates in its message
+(`New-Gate: NAME`, see `series.brought`). So a new switch is accepted together with the gate that proves its effect. A
+patch that declares a switch without such a gate needs a reason.
 """
 
 from __future__ import annotations
@@ -97,11 +98,9 @@ def read_brings(
 ) -> Brings:
     """Return the additions of candidates, with the gates of the workspace.
 
-    `asked` is the suite that the candidates must pass. `bring` reads a gate from the change's own workspace file if the
-    policy does not have it.
-
-    Raises `UsageError` that lists every missing gate. Also raises `UsageError` for a switch that has neither a gate nor
-    a `reason`, and for a reason that is not needed.
+    `asked` is the suite that the candidates must pass. If the policy does not have a gate, `bring` reads it from the
+    change's own workspace file. Raises `UsageError` for missing gates, and lists all of them. Also raises `UsageError`
+    for a switch that has neither a gate nor a `reason`, and for a reason that is not needed.
     """
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems, bring))]

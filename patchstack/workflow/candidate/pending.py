@@ -1,6 +1,7 @@
 """Keep the observations of candidates that were not accepted, as evidence for a rejection.
 
-The file is `evidence/candidates/COMMIT.json`, named by the last commit. Examining the same commits again replaces it.
+The file is `evidence/candidates/COMMIT.json`, with the id of the last commit as COMMIT. The file is replaced when the
+same commits are examined again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 
 
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
-    """Return the known evidence on exactly these commits, in the form of a decision's evidence.
+    """Return the recorded evidence on exactly these commits, in the form of a decision's evidence.
 
     The result is empty if there is no evidence, or if the file is damaged.
     """

@@ -1,4 +1,4 @@
-"""Reject a candidate: write its diff, the reason and the known evidence to the ledger."""
+"""Reject a candidate: write its diff, the reason and the recorded evidence to the ledger."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Check all decisions and evidence, using only the repository.
 
 Only ssh-keygen is run, and nothing is fetched. With the objects of the pin, the check proves that trees follow from
-patches. If these objects are missing here, that is only asserted.
+patches. If these objects are missing here, the trees count as asserted, not as proven.
 """
 
 from __future__ import annotations

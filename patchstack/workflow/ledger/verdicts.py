@@ -37,9 +37,10 @@ _LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # the records 
 class Material:
     """The input of a decision's verdicts.
 
-    It has the records by key, the steps, and the copies of the suites. `steps` are by build and gate. `new_steps` are
-    the steps of gates that came with the candidates, by build and `SUITE/NAME`. `suite` is the required suite. `suites`
-    has all suites in the decision, by name. `places` are the directories of their files, below `root`.
+    It contains the records by key, the steps, and the copies of the suites. `steps` maps a build and a gate to a step.
+    `new_steps` maps a build and `SUITE/NAME` to the step of a gate that came with the candidates. `suite` is the
+    required suite. `suites` contains all suites in the decision, by name. `places` maps a suite to the directory of its
+    files, below `root`.
     """
 
     decision: Decision
@@ -76,9 +77,9 @@ class Material:
         *,
         reference: str = "before",
     ) -> Replay:
-        """Return an observer of a build that answers from records, for the gate of a step.
+        """Return an observer that answers from the records of a build, for the gate of a step.
 
-        The references of gates belong to the build `reference`, unless the observed build is that build.
+        The references of gates belong to the build `reference`, unless the observed build is `reference` itself.
         """
         files = {str(step["build"]): _texts(step.get("programs")) for step in self.builds.values()}
         for one in (*self.steps.values(), *self.new_steps.values()):

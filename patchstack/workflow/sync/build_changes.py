@@ -39,7 +39,8 @@ Versions = tuple[str, ...]
 class Setting:
     """An option of the build.
 
-    It has the default before and after, and a file that has the option. A default is None if the option does not exist.
+    It has the defaults before and after, and a file that defines the option. A default is None if the option does not
+    exist.
     """
 
     name: str
@@ -130,7 +131,10 @@ def _text(objects: Objects, change: PathChange, side: str, unread: list[str]) ->
 
 
 def _settings(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return every option with its default and its file. If several files have an option, the first file counts."""
+    """Return every option with its default and its file.
+
+    If several files define an option, the first file counts.
+    """
     found: dict[str, tuple[str, str]] = {}
     for file, text in texts.items():
         for pattern in (_OPTION, _CACHED):

@@ -302,7 +302,7 @@ def _text(path: Path) -> str:
 def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -> Mover | None:
     """Return the upstream commit that contains the change of a patch.
 
-    It must have at least half of the lines of that change.
+    The commit must contain at least half of the lines of the change.
     """
     scores: Counter[str] = Counter()
     movers: dict[str, Mover] = {}

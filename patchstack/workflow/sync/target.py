@@ -52,8 +52,8 @@ def patches_of(
 ) -> dict[str, PatchFile]:
     """Return the patch of each commit.
 
-    It is the patch that verify matched, or else the one in the lock, or else the only one with the same subject. If
-    `in_order` is true, each commit was made from one patch, in the order of the series.
+    A patch that verify matched to the commit is used first, then the patch of the commit in the lock, then the only
+    patch with the same subject. If `in_order` is true, each commit was made from one patch, in the order of the series.
     """
     if in_order:
         return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}

@@ -162,9 +162,9 @@ class SyncTree:
     def merge_all(self, steps: Sequence[tuple[bytes, str]]) -> list[str] | None:
         """Merge the changes of commits in the same way as `merge`, each onto a tree.
 
-        One process does all merges, without index and work tree. A step has a commit object that represents the branch,
-        and the id of the commit to merge. Both commits have the same parent. The change is merged onto the tree of the
-        commit object; an earlier step may have made this tree.
+        One process does all merges, without index and work tree. Each step is a pair: a commit object that represents
+        the branch, and the id of the commit to merge. Both commits have the same parent. The change is merged onto the
+        tree of the commit object. An earlier step may have made this tree.
 
         Return the trees, up to the first conflict. Return None if this git version is too old (before 2.39).
         """
