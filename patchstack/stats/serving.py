@@ -83,8 +83,11 @@ class Stream:
 
     @property
     def token_gaps(self) -> tuple[float, ...] | None:
-        """Inter-token latencies (ITL), in ns. Each gap is divided by the number of tokens in the chunk that ends it,
-        and repeated for each of these tokens. None if the number of tokens in a chunk is unknown."""
+        """Inter-token latencies (ITL), in ns.
+
+        Each gap is divided by the number of tokens in the chunk that ends it, and repeated for each of these tokens.
+        None if the number of tokens in a chunk is unknown.
+        """
         counts = self.chunk_tokens
         if counts is None:
             return None
@@ -217,8 +220,10 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
 
 
 def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
-    """Return whether a stream meets all bounds of `slo`. They are in ms, for `ttft`, `tpot` or `e2e`. An unknown value
-    meets no bound."""
+    """Return whether a stream meets all bounds of `slo`.
+
+    They are in ms, for `ttft`, `tpot` or `e2e`. An unknown value meets no bound.
+    """
     own = {"ttft": stream.ttft, "tpot": stream.tpot, "e2e": stream.e2e}
     return all((value := own[name]) is not None and value <= bound * 1e6 for name, bound in slo.items())
 

@@ -38,8 +38,11 @@ class Evidence:
 
 
 def evidence(first: Reading, second: Reading) -> tuple[Evidence, ...]:
-    """Return the properties of the workload that both logs show. Properties that may differ between builds or switches
-    are left out: routes, types, memory, times, and the rows that speculation adds."""
+    """Return the properties of the workload that both logs show.
+
+    Properties that may differ between builds or switches are left out: routes, types, memory, times, and the rows that
+    speculation adds.
+    """
     return (*_settings(first, second), *_tokens(first, second), *_weights(first, second))
 
 
@@ -102,8 +105,10 @@ def _shapes(reading: Reading) -> dict[tuple[str, str], str]:
 
 
 class Change(StrEnum):
-    """The change of calls from the first log to the second. `UNSEEN` means that one log has no record of the calls, but
-    its records are incomplete."""
+    """The change of calls from the first log to the second.
+
+    `UNSEEN` means that one log has no record of the calls, but its records are incomplete.
+    """
 
     SAME = "same"
     MORE = "more"
@@ -129,9 +134,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The comparison of two logs. `routes` and `shapes` are all pairs. `only_first` and `only_second` are the traces
-    that only one log has. `bounded` are the traces with incomplete records in at least one log. `replayed` is the
-    number of replayed CUDA graphs in the first and in the second log. It is None if these numbers are not known."""
+    """The comparison of two logs.
+
+    `routes` and `shapes` are all pairs. `only_first` and `only_second` are the traces that only one log has. `bounded`
+    are the traces with incomplete records in at least one log. `replayed` is the number of replayed CUDA graphs in the
+    first and in the second log. It is None if these numbers are not known.
+    """
 
     evidence: tuple[Evidence, ...]
     routes: tuple[Pair, ...]
@@ -148,8 +156,10 @@ class Comparison:
 
     @property
     def workload_verdict(self) -> Verdict:
-        """PASS if all properties of the workload that both logs show are equal. INVALID if some differ, or if the logs
-        show no common property."""
+        """PASS if all properties of the workload that both logs show are equal.
+
+        INVALID if some differ, or if the logs show no common property.
+        """
         return Verdict.PASS if self.evidence and not self.differing else Verdict.INVALID
 
     @property

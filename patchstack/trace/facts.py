@@ -36,8 +36,10 @@ _LENGTH_OF_STEP = ("decode_tokens", "prompt_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One figure: its source, its name, its value as text, and a note. `invalid` is the reason why the figure must not
-    be used. It is empty if the figure may be used."""
+    """One figure: its source, its name, its value as text, and a note.
+
+    `invalid` is the reason why the figure must not be used. It is empty if the figure may be used.
+    """
 
     trace: str
     name: str
@@ -57,8 +59,11 @@ def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
 
 
 def figures_of(trace: Trace) -> Figures | None:
-    """Return the figures of a trace. The figures of the summary are used if it has some, because they count everything.
-    Otherwise the figures are computed from the records. Return None if records came after the table was full."""
+    """Return the figures of a trace.
+
+    The figures of the summary are used if it has some, because they count everything. Otherwise the figures are
+    computed from the records. Return None if records came after the table was full.
+    """
     if trace.summaries:
         return summed(trace.summaries)
     return None if trace.overflowed else recounted(trace)

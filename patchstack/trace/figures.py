@@ -129,9 +129,12 @@ DECODE_TOKENS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Calls with the same `route` (which includes the types) and the same `about`. `about` is a shape or tensors. It is
-    empty for the row of a route. `decode` is the number of calls with few tokens, and `prefill` is the number of calls
-    with many tokens. Both are None if the trace does not record the number of tokens."""
+    """Calls with the same `route` (which includes the types) and the same `about`.
+
+    `about` is a shape or tensors. It is empty for the row of a route. `decode` is the number of calls with few tokens,
+    and `prefill` is the number of calls with many tokens. Both are None if the trace does not record the number of
+    tokens.
+    """
 
     trace: str
     route: str
@@ -145,9 +148,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The distribution of calls over values. `distinct` is the number of distinct values. `entropy` is the entropy of
-    their shares in bits, which is 0 if all values are equal. `top` is the most frequent value, and `top_share` is its
-    share."""
+    """The distribution of calls over values.
+
+    `distinct` is the number of distinct values. `entropy` is the entropy of their shares in bits, which is 0 if all
+    values are equal. `top` is the most frequent value, and `top_share` is its share.
+    """
 
     distinct: int
     entropy: float
@@ -199,8 +204,10 @@ def _pairs(trace: Trace, cell: Cell) -> Iterable[tuple[str, Value]]:
 
 
 def has_routes(trace: Trace) -> bool:
-    """Return whether the records of a trace are calls with a route or a tile shape. Such calls are counted by route or
-    tile shape."""
+    """Return whether the records of a trace are calls with a route or a tile shape.
+
+    Such calls are counted by route or tile shape.
+    """
     calls = tokens_key(trace.format, trace.keys) is not None or "op" in trace.keys or trace.format.open
     return bool(trace.cells) and calls
 

@@ -26,8 +26,10 @@ _COMPRESSED = {b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A log that was read. `changed` describes how the log changed while it was read. It is empty if the log did not
-    change."""
+    """A log that was read.
+
+    `changed` describes how the log changed while it was read. It is empty if the log did not change.
+    """
 
     name: str
     size: int
@@ -35,8 +37,9 @@ class Source:
 
 
 def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[Source, ...]]:
-    """Read several logs as one log. A file is read up to the size that it has when it is opened, so that reading a
-    growing file ends.
+    """Read several logs as one log.
+
+    A file is read up to the size that it has when it is opened, so that reading a growing file ends.
 
     Raises `MissingError` for a log that does not exist or a directory without files. Raises `UsageError` for a path
     that cannot be a log, such as a device.
@@ -51,8 +54,10 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
 
 
 def files_of(paths: Sequence[str]) -> list[str]:
-    """Return the files for the given paths. A directory is replaced by all files below it, without hidden files and
-    links."""
+    """Return the files for the given paths.
+
+    A directory is replaced by all files below it, without hidden files and links.
+    """
     files: list[str] = []
     for path in paths:
         if path != STDIN and Path(path).is_dir():
@@ -190,8 +195,11 @@ class Traced:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts of reading. If there are expectations, these are their verdicts. Otherwise, the verdict is
-        INVALID if a figure must not be used."""
+        """The verdicts of reading.
+
+        If there are expectations, these are their verdicts. Otherwise, the verdict is INVALID if a figure must not be
+        used.
+        """
         if self.answers:
             return tuple(verdict_of_answer(one) for one in self.answers)
         return (Verdict.PASS if usable(self.findings) else Verdict.INVALID,)
@@ -213,8 +221,10 @@ class Traced:
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """Combine several verdicts. FAIL has priority over INVALID, and INVALID over PASS. Return INVALID if there are no
-    verdicts."""
+    """Combine several verdicts.
+
+    FAIL has priority over INVALID, and INVALID over PASS. Return INVALID if there are no verdicts.
+    """
     order = (Verdict.FAIL, Verdict.INVALID, Verdict.PASS)
     return next((one for one in order if one in verdicts), Verdict.INVALID)
 
@@ -232,8 +242,11 @@ def read_traced(
     expectations: Sequence[Expectation] = (),
     decode_tokens: int = DECODE_TOKENS,
 ) -> Traced:
-    """Read several logs as one log. Raises `MissingError` for a log that does not exist or has no known line. Raises
-    `UsageError` for a path that cannot be a log, or for an expectation that matches several traces."""
+    """Read several logs as one log.
+
+    Raises `MissingError` for a log that does not exist or has no known line. Raises `UsageError` for a path that cannot
+    be a log, or for an expectation that matches several traces.
+    """
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")

@@ -140,8 +140,10 @@ class ServerTokens:
     def _with_images(
         self, record: Record, text: str, names: Sequence[str], size: int = 0
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return the tokens of a prompt with images, and the spans of the images. The server writes a marker for each
-        image."""
+        """Return the tokens of a prompt with images, and the spans of the images.
+
+        The server writes a marker for each image.
+        """
         if not names:
             return self._tokens(text), ()
         pieces = text.split(self._media_marker(record))
@@ -253,7 +255,7 @@ def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _pieces(data: bytes) -> list[int]:
-    """Return one token, as a number, for every four bytes."""
+    """Split the data into tokens of four bytes, and return each token as a number."""
     return [int.from_bytes(data[at : at + BYTES_A_TOKEN], "big") for at in range(0, len(data), BYTES_A_TOKEN)]
 
 

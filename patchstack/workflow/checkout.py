@@ -51,8 +51,10 @@ class CheckoutResult:
 def check_out_series(
     config: SeriesConfig, order: CheckoutOrder, cache: Cache, tell: Callable[[str], None]
 ) -> CheckoutResult:
-    """Recreate the branch of a series. Raises `UsageError` for patch 0, and the errors of loading, opening and
-    `check_out`."""
+    """Recreate the branch of a series.
+
+    Raises `UsageError` for patch 0, and the errors of loading, opening and `check_out`.
+    """
     series = configured_series(config)
     if order.patch is not None and series.place_of(order.patch) < 0:
         raise BadValue("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")

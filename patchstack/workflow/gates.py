@@ -245,7 +245,7 @@ def prepare_suite(
 def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
     """Return the gates to run for a recording: the gate itself, and the gates that serve as evidence.
 
-    Raises `UsageError` for a gate that is itself of a kind that serves as evidence.
+    Raises `UsageError` if a gate of `because` is of a kind that cannot serve as evidence.
     """
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:

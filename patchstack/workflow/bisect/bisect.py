@@ -1,5 +1,7 @@
-"""Find the first patch or upstream commit that makes a command fail. Exit codes have the same meaning as in git
-bisect."""
+"""Find the first patch or upstream commit that makes a command fail.
+
+Exit codes have the same meaning as in git bisect.
+"""
 
 from __future__ import annotations
 
@@ -150,8 +152,10 @@ class Builder(Protocol):
     """Makes the build of a point for the command."""
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """Return the directory of the binaries. If the point has no binaries, return the reason. The point is then
-        skipped."""
+        """Return the directory of the binaries.
+
+        If the point has no binaries, return the reason. The point is then skipped.
+        """
         ...
 
 

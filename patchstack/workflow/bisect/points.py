@@ -50,8 +50,11 @@ class NoTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The points in order. The first is assumed good and the last bad. `tree` returns the tree of the point at an
-    index, or the reason why the point has no tree."""
+    """The points in order.
+
+    The first is assumed good and the last bad. `tree` returns the tree of the point at an index, or the reason why the
+    point has no tree.
+    """
 
     over: str
     what: str

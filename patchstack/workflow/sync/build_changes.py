@@ -152,8 +152,10 @@ def _compared(before: Mapping[str, tuple[str, str]], after: Mapping[str, tuple[s
 
 
 def _requirements(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Requirement]:
-    """Return the changed requirements of all changed files. The minimum CUDA and CMake versions are listed by file,
-    because files may differ."""
+    """Return the changed requirements of all changed files.
+
+    The minimum CUDA and CMake versions are listed by file, because files may differ.
+    """
 
     def needed(pattern: re.Pattern[str]) -> Callable[[str], list[str]]:
         return lambda text: ["".join(match.groups("")) for match in pattern.finditer(text)]

@@ -194,7 +194,7 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
 
 
 def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
-    """Return the commits with conflicting lines.
+    """Return the commits that changed many of the conflicting lines.
 
     The commits with the most lines come first. For equal numbers, the earlier commit comes first.
     """

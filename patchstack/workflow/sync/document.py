@@ -235,8 +235,10 @@ def report_entry(state: SyncState) -> ReportEntry | None:
 
 
 def changes_of(state: SyncState) -> Mapping[str, str]:
-    """Return the comparison of each commit's change with the old change. The result is empty until the report
-    exists."""
+    """Return the comparison of each commit's change with the old change.
+
+    The result is empty until the report exists.
+    """
     return state.report["changes"] if state.report is not None else {}
 
 

@@ -234,8 +234,11 @@ def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
 
 
 def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
-    """Leave patches out permanently, each with the reason, and continue. Patches that are already on the branch are
-    removed from it, and later ones are made again. Raises `UsageError` for a number that no patch has."""
+    """Leave patches out permanently, each with the reason, and continue.
+
+    Patches that are already on the branch are removed from it, and later ones are made again. Raises `UsageError` for a
+    number that no patch has.
+    """
     with work.alone():
         state = _usable(work)
         if state.phase is Phase.PREPARING:

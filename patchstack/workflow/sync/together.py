@@ -1,7 +1,8 @@
 """Merge many patches in one git process, without index and work tree.
 
 `git merge-tree` needs the tree of every step before it starts. patchstack computes these trees in memory with its own
-merge. A step is valid if git gave the same trees for all steps before it. So every tree that is used comes from git.
+merge. The result of a step is valid if git and patchstack produced the same trees in all earlier steps. So every tree
+that is used comes from git.
 """
 
 from __future__ import annotations
