@@ -60,8 +60,10 @@ class Evidence:
         return _running([one < bound for one in self.cleaned])
 
     def wins(self, bound: float, *, above: bool) -> int:
-        """Return how many pairs a statement has won: "the effect is above the bound", or "below" if `above` is
-        false."""
+        """Return how many pairs a statement has won.
+
+        The statement is "the effect is above the bound", or "below the bound" if `above` is false.
+        """
         return sum(one > bound if above else one < bound for one in self.cleaned)
 
     def estimate(self) -> float | None:

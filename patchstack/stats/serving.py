@@ -60,7 +60,10 @@ class Stream:
 
     @property
     def tpot(self) -> float | None:
-        """Time per output token (TPOT), in ns: `decoding` / (tokens − 1). None for one token or an unknown number."""
+        """Time per output token (TPOT), in ns: `decoding` / (tokens − 1).
+
+        None if the stream has only one token, or if the number of tokens is unknown.
+        """
         return self.decoding / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
 
     @property
@@ -222,7 +225,7 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
 def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
     """Return whether a stream meets all bounds of `slo`.
 
-    They are in ms, for `ttft`, `tpot` or `e2e`. An unknown value meets no bound.
+    The bounds are in ms, for `ttft`, `tpot` or `e2e`. An unknown latency does not meet its bound.
     """
     own = {"ttft": stream.ttft, "tpot": stream.tpot, "e2e": stream.e2e}
     return all((value := own[name]) is not None and value <= bound * 1e6 for name, bound in slo.items())

@@ -156,9 +156,10 @@ class Comparison:
 
     @property
     def workload_verdict(self) -> Verdict:
-        """PASS if all properties of the workload that both logs show are equal.
+        """The verdict on whether both logs show the same workload.
 
-        INVALID if some differ, or if the logs show no common property.
+        PASS means that all properties that both logs show are equal. INVALID means that some differ, or that the logs
+        show no common property.
         """
         return Verdict.PASS if self.evidence and not self.differing else Verdict.INVALID
 

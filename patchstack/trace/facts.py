@@ -61,8 +61,8 @@ def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
 def figures_of(trace: Trace) -> Figures | None:
     """Return the figures of a trace.
 
-    The figures of the summary are used if it has some, because they count everything. Otherwise the figures are
-    computed from the records. Return None if records came after the table was full.
+    If the summary of the trace contains figures, they are returned, because they count everything. Otherwise the
+    figures are computed from the records. Return None if records came after the table was full.
     """
     if trace.summaries:
         return summed(trace.summaries)

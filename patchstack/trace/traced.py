@@ -153,7 +153,8 @@ _OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
 def verdict_of_finding(finding: LogCheck) -> Verdict:
     """Return the verdict of a check.
 
-    PASS: it holds. FAIL: the log contradicts itself. INVALID: the log does not show enough to decide.
+    PASS means that the check holds, and FAIL that the log contradicts itself. INVALID means that the log does not show
+    enough to decide.
     """
     return _OF[finding.holds]
 
@@ -161,7 +162,8 @@ def verdict_of_finding(finding: LogCheck) -> Verdict:
 def verdict_of_answer(answer: Answer) -> Verdict:
     """Return the verdict of an expectation.
 
-    PASS: the log shows what was expected. FAIL: the log shows the opposite. INVALID: the log shows neither.
+    PASS means that the log shows what was expected, and FAIL that it shows the opposite. INVALID means that it shows
+    neither.
     """
     return _OF[answer.holds]
 
@@ -216,7 +218,7 @@ class Traced:
 
     @property
     def checked(self) -> tuple[Verdict, ...]:
-        """The verdicts of checking, one for each check; empty if there is nothing to check."""
+        """The verdicts of checking, one for each check. There are none if there is nothing to check."""
         return tuple(verdict_of_finding(one) for one in self.findings)
 
 

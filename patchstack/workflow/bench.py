@@ -64,9 +64,9 @@ class SideWanted:
 class Wanted:
     """A comparison as the user requests it.
 
-    `switch` has the variables that only B has. `reference` names the programs of the reference runs; None means the
-    programs of side A. If `no_reference` is true, there are no reference runs. `seed` decides the coins; None means a
-    random seed.
+    `switch` contains the variables that only B has. `reference` names the programs of the reference runs. If it is
+    None, these are the programs of side A. If `no_reference` is true, there are no reference runs. `seed` determines
+    the coin tosses. If it is None, the seed is random.
     """
 
     a: SideWanted
@@ -151,7 +151,7 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
     """Make a plan. The machine is queried, but nothing else is run and nothing is written.
 
     Raises `UsageError` for two equal sides, for a switch that no program of side B contains, and for a workload without
-    rows, and the errors of `programs_named`.
+    rows. Also raises the errors of `programs_named`.
     """
     a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
     if a.gpus != b.gpus:
@@ -384,7 +384,7 @@ def _history(machine: str) -> tuple[ReferenceRun, ...]:
 def _remember(plan: Plan, run: PairRun) -> None:
     """Add the reference runs of a pair to the history.
 
-    If the cache cannot be written, nothing is added.
+    Nothing is added if the cache cannot be written.
     """
     if plan.reference is None or plan.reference_workload is None:
         return

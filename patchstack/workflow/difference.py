@@ -45,10 +45,9 @@ def measure_difference(
 ) -> Difference:
     """Return the decode rate of a side, computed from the difference between two lengths.
 
-    Each length is run `repeats` times, in alternation.
-
-    Raises `NotJudged` for a run that fails or has unusable output, `UsageError` unless the second length is greater,
-    and the errors of `programs_named` and `open_runner`.
+    Each length is run `repeats` times, in alternation. Raises `NotJudged` for a run that fails or has unusable output.
+    Raises `UsageError` if the second length is not greater than the first. Also raises the errors of `programs_named`
+    and `open_runner`.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
@@ -76,10 +75,9 @@ def measure_command(
 ) -> Difference:
     """Return the rate of another engine's command, computed from the difference between two lengths.
 
-    The times are wall times on this machine. `{tokens}` in its arguments is replaced by the number of generated tokens.
-
-    Raises `UsageError` for a command without `{tokens}`, for a profiler, and unless the second length is greater.
-    Raises `NotJudged` for a run that fails, and the errors of starting it.
+    The times are wall times on this machine. `{tokens}` in the command's arguments is replaced by the number of
+    generated tokens. Raises `UsageError` if the command lacks `{tokens}` or is a profiler, or if the second length is
+    not greater than the first. Raises `NotJudged` for a run that fails, and the errors of starting the command.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")

@@ -106,7 +106,7 @@ def _broken(config: SeriesConfig, objects: Objects, before: str, after: str) -> 
     with contextlib.closing(Checker(objects, touched, no_engine)) as checker:
         for check in checks:
             if check.patch is not None and not (check.files or touched.get(check.patch)):
-                continue  # the check belongs to a later patch
+                continue  # the check's patch is not in the series yet
             found = checker.judge(check, after)
             if found.verdict is not Verdict.FAIL:
                 continue

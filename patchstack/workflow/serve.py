@@ -36,9 +36,9 @@ _SPARE = 30.0
 class LoadWanted:
     """A load as the user describes it.
 
-    `arrivals` is a kind of arrivals or `file:PATH`; None means the default. `concurrency` is 0 if not given. `requests`
-    is 0 if not given; the default is the number of requests in flight, or in the file. `prefix` is `nonce` or
-    `shared:N`. `slo` has limits like `ttft=500,tpot=50`.
+    `arrivals` is a kind of arrivals or `file:PATH`. If it is None, the default is used. `concurrency` and `requests`
+    are 0 if they were not given. The default of `requests` is the number of requests in flight, or in the file.
+    `prefix` is `nonce` or `shared:N`. `slo` contains limits like `ttft=500,tpot=50`.
     """
 
     chat: bool
@@ -65,8 +65,8 @@ class LoadWanted:
 class ServerRun:
     """A server that was started for a run, with values from its final output.
 
-    `trace` has the totals of the server's admission trace; None if not requested. `graphs_reused` is None if not
-    reported.
+    `trace` contains the totals of the server's admission trace. It is None if the trace was not requested.
+    `graphs_reused` is None if the server did not report it.
     """
 
     programs: str

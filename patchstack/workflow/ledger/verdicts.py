@@ -30,7 +30,7 @@ from patchstack.workflow.candidate.accept import of_the_next
 from patchstack.workflow.ledger.finding import Findings
 
 PHASES = ("before", "candidate")
-_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # the records do not have these tries
+_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # records contain only judged tries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,14 +56,14 @@ def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
             return _closed(work, state)
         if state.phase is not Phase.ACCEPTING:
             _refuse(work, state)
-            if state.park is None and state.unpark is None:  # the pin does not move
+            if state.park is None and state.unpark is None:  # the policy applies only if the pin moves
                 state = check(work, state, opened(work, state), proving)
             state = work.save(replace(state, phase=Phase.ACCEPTING))
         objects = opened(work, state)
         try:
             _publish(work.config, state)
         except PatchstackError:
-            work.save(replace(state, phase=Phase.READY))  # nothing was written
+            work.save(replace(state, phase=Phase.READY))  # nothing was written, so the sync stays ready
             raise
         carry_out(plan_series(work, state, objects, objects.commit(state.to), work.config.patches))
         with_fork = work.config.fork is not None

@@ -48,9 +48,9 @@ _LEFT_OUT = {
 def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:
     """Compare every patch's change with the old one.
 
-    `unchanged`: the same lines removed and added, in the same order and with the same context (git's patch-id),
-    regardless of the place in the file. `context only`: different context. `changed`: different lines. A patch whose
-    files have the same contents as before needs no patch-id.
+    `unchanged` means that the same lines are removed and added, in the same order and with the same context (git's
+    patch-id). The place in the file may differ. `context only` means different context, and `changed` means different
+    lines. A patch whose files have the same contents as before needs no patch-id.
     """
     picked = {item.commit: _trees(objects, item.result) for item in items if item.fate is Fate.PICKED and item.result}
     alike = {

@@ -168,7 +168,7 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
             state = work.save(state)
     if state.phase is Phase.PICKING:
         if many:
-            tree.reset(state.head, ())  # batches do not touch index and work tree
+            tree.reset(state.head, ())  # batches do not update index and work tree
         state = work.save(replace(state, phase=Phase.PICKED))
     return finish(work, state, objects)
 

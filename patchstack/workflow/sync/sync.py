@@ -153,7 +153,7 @@ def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: boo
         elif state.phase is Phase.EDITING:
             state = edited(work, state, objects)
             if state.phase is Phase.EDITING:
-                return state  # the command fails again
+                return state  # the command failed again, so wait for the person
         return advance(work, state, objects)
 
 

@@ -359,9 +359,9 @@ class SyncTree:
         return [path.decode("utf-8", "replace") for path in shown.split(b"\0") if path]
 
     def log(self, *arguments: str) -> bytes:
-        """Run `git log`, which only reads.
+        """Run `git log` and return its output.
 
-        Return an empty output if contents that it needs are not available.
+        The output is empty if contents that git needs are not available.
         """
         done = self._run("log", *arguments)
         return done.stdout if done.ok else b""
