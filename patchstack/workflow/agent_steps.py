@@ -1,6 +1,7 @@
 """Follow the steps of an agent through a log.
 
-For each step, compute the prompt tokens, the reused tokens, and the changes. Also compute the cost of alternatives.
+For each step, compute the prompt tokens, the reused tokens, and the changes. Also compute the cost of alternative ways
+to send the same requests.
 """
 
 from __future__ import annotations

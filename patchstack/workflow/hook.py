@@ -1,4 +1,7 @@
-"""A git hook in the fork's clone. The hook checks a commit against the commit's scope and the checks of the series."""
+"""Install a git hook in the fork's clone, and run its checks.
+
+The hook checks a commit against the commit's scope and the checks of the series.
+"""
 
 from __future__ import annotations
 

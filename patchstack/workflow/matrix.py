@@ -1,4 +1,4 @@
-"""Variants and suites as a matrix of jobs."""
+"""Make a matrix of jobs from variants and suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata of patches, from commit trailers and the ledger."""
+"""Read the metadata of patches from commit trailers and the ledger."""
 
 from __future__ import annotations
 

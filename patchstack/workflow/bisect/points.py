@@ -1,4 +1,4 @@
-"""The points of a bisection, and their builds.
+"""List the points of a bisection, and make their builds.
 
 The points are the trees of a series, or upstream's commits with the series on top.
 """

@@ -1,4 +1,4 @@
-"""The checks of a series on the tree of its candidates, as steps of an acceptance."""
+"""Run the checks of a series on the tree of its candidates, as steps of an acceptance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The evidence in a decision: the steps, the suite, and every record with its digest.
+"""Write the evidence in a decision.
 
-A decision contains the digests of everything that its verdicts follow from. `workflow.ledger.check` derives the
-verdicts again.
+The evidence contains the steps, the suite, and every record with its digest. A decision contains the digests of
+everything that its verdicts follow from. `workflow.ledger.check` derives the verdicts again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The findings on a decision: statements that follow from the repository, are only asserted, or are wrong."""
+"""Collect the findings on a decision.
+
+A finding is a statement that follows from the repository, is only asserted, or is wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Check that a decision belongs to the series: its commits, their trees, their diffs, and the builds of these trees."""
+"""Check that a decision belongs to the series.
+
+The checks compare the decision's commits, with their trees and diffs, and the builds of these trees.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The changes between two pins that matter for builds: CMake options, the required CUDA version, submodules.
+"""Find the changes between two pins that matter for builds.
 
-The changes are read from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
+These are CMake options, the required CUDA version, and submodules. The changes are read from the text of
+CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checks before a sync moves the pin.
+"""Check a finished sync before the pin moves.
 
 The checks are the commands of the policy, and its suite on a build of the new branch. Every finished step is written to
 the sync's report.

@@ -1,6 +1,6 @@
-"""The end of a sync.
+"""Finish a sync.
 
-Write the series of the new branch next to the old one, verify it, and write the report.
+Write the series of the new branch next to the old series, verify it, and write the report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checks of a series during a sync.
+"""Run the checks of a series during a sync.
 
 The checks of a patch run after that patch. All others run after the last patch.
 """

@@ -1,4 +1,4 @@
-"""The steps of a sync: create its repository, bring the patches over, and take a person's resolutions."""
+"""Create the repository of a sync, bring the patches over, and take a person's resolutions."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[s
 def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Read a person's edit of the patch after which the sync stopped.
 
-    Raises `NotHeldError` if the edit is not finished.
+    Raises `NotHeldError` if the edit is not finished, or if nothing of the patch is left.
     """
     stop = state.stop
     assert stop is not None

@@ -1,4 +1,4 @@
-"""The start of a sync: the new pin, and the fork's commits in linear order, each with its patch."""
+"""Find the new pin of a sync, and list the fork's commits in linear order, each with its patch."""
 
 from __future__ import annotations
 
