@@ -41,8 +41,8 @@ class Evidence:
     def __init__(self, xs: Sequence[float], coins: Sequence[int]) -> None:
         """Subtract the predicted effect of running second from x = ln(B/A) of each pair.
 
-        `coins` has +1 for a pair in which B ran second, -1 for a pair in which A did. Raises `ValueError` if an x is
-        not finite, or unless each x has a coin.
+        `coins` contains +1 for a pair in which B ran second, -1 for a pair in which A did. Raises `ValueError` if an x
+        is not finite, or if there are not as many coins as ratios.
         """
         if not all(map(math.isfinite, xs)):
             raise ValueError("a ratio is not finite")

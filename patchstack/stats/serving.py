@@ -24,10 +24,10 @@ class Stream:
     """The times and token counts of an answered request.
 
     `sent` is the time at which the client sent the request. Latencies count from `start`, which is the planned time in
-    an open loop and `sent` otherwise. `times` has the arrival of each chunk with content; there is at least one.
-    `counts` has the total number of tokens that the server reported with each of these chunks. `ended` is the end of
-    the answer. `tokens` is the number of generated tokens, `prompt` the number of prompt tokens. A number that the
-    server did not report is None.
+    an open loop and `sent` otherwise. `times` contains the arrival of each chunk with content. There is at least one.
+    `counts` contains the total number of tokens that the server reported with each of these chunks. `ended` is the end
+    of the answer. `tokens` is the number of generated tokens, and `prompt` is the number of prompt tokens. A number
+    that the server did not report is None.
     """
 
     start: int
@@ -181,8 +181,9 @@ def notebook(streams: Sequence[Stream]) -> Notebook | None:
 class Steady:
     """The window in which all streams decode.
 
-    `begin` and `end` are in ns. `tokens` is the number of tokens in the window. `rate` is in tokens per second; None if
-    it cannot be computed. `problem` is the reason why the rate must not be used; empty if the rate is valid.
+    `begin` and `end` are in ns. `tokens` is the number of tokens in the window. `rate` is in tokens per second. It is
+    None if it cannot be computed. `problem` is the reason why the rate must not be used. It is empty if the rate is
+    valid.
     """
 
     begin: int

@@ -1,4 +1,7 @@
-"""Compare two logs: check that their workloads are the same, and find the routes, types and shapes that differ."""
+"""Compare two logs.
+
+Check that the workloads are the same, and find the routes, types and shapes that differ.
+"""
 
 from __future__ import annotations
 

@@ -169,7 +169,10 @@ def verdict_of_answer(answer: Answer) -> Verdict:
 
 
 def usable(findings: Sequence[LogCheck]) -> bool:
-    """Return whether every figure of the log may be used, which requires that the log has no contradictions."""
+    """Return whether every figure of the log may be used.
+
+    This requires that the log has no contradictions.
+    """
     return not any(one.holds is False for one in findings)
 
 
@@ -246,8 +249,8 @@ def read_traced(
 ) -> Traced:
     """Read several logs as one log.
 
-    Raises `MissingError` for a log that does not exist or has no known line. Raises `UsageError` for a path that cannot
-    be a log, or for an expectation that matches several traces.
+    Raises `MissingError` for a log that does not exist or in which no line is recognized. Raises `UsageError` for a
+    path that cannot be a log, or for an expectation that matches several traces.
     """
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):

@@ -1,7 +1,7 @@
 """Follow the steps of an agent through a log.
 
-For each step, compute the prompt tokens, the reused tokens, and the changes. Also compute the cost of alternative ways
-to send the same requests.
+For each step, compute the prompt tokens, the reused tokens, and the changes. Also compute the cost of alternatives,
+such as no cache or different server options.
 """
 
 from __future__ import annotations
@@ -288,9 +288,10 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An alternative: the number of tokens to process, and the size of KV and checkpoints in bytes.
+    """An alternative to what the log shows, with its cost.
 
-    `assumption` is the condition for these figures.
+    `processed` is the number of tokens to process. `bytes` is the size of KV and checkpoints. `assumption` is the
+    condition for these figures.
     """
 
     name: str

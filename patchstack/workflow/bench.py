@@ -101,7 +101,7 @@ class Where:
 class Progress:
     """A comparison after a pair: its plan, the pairs that ran, and their result.
 
-    `failure` is the reason why the comparison cannot continue; empty if it can.
+    `failure` is the reason why the comparison cannot continue. It is empty if the comparison can continue.
     """
 
     plan: Plan
@@ -220,7 +220,7 @@ def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progre
     """Write the plan, run pairs until the outcome is decided, and yield the state after each pair.
 
     An existing plan is continued. With `whole`, run the maximum number of pairs even if the outcome is decided earlier.
-    The last state has the outcome.
+    The last state contains the outcome.
 
     Raises the errors of `open_runner` and `run_pairs`. `NotJudged` is not raised: it becomes the `failure` of the last
     state.

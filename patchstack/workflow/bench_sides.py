@@ -28,7 +28,7 @@ _SIDE = re.compile(r"(?P<kind>prefix|variant):(?:(?P<series>[^/]+)/)?(?P<what>.+
 class SeriesSide:
     """A side from a series.
 
-    The series is applied up to the patch `at`; None means all patches. The build is of the given variant; None means
+    The series is applied up to the patch `at`. None means all patches. The build is of the given variant. None means
     the variant of the series.
     """
 

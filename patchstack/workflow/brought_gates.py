@@ -42,8 +42,8 @@ class BroughtGate:
     """A gate that a patch adds.
 
     `named` is its name in the trailer of the patch. If the gate cannot be run, `gate` is None and `problem` is the
-    reason. `suite` and `entry` are its suite and its entry in the change's workspace file. `files` has the contents of
-    the files that the entry names.
+    reason. `suite` and `entry` are its suite and its entry in the change's workspace file. `files` maps the files that
+    the entry names to their contents.
     """
 
     named: str

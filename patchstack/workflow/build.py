@@ -26,7 +26,7 @@ from patchstack.workspace import SeriesConfig, Workspace
 class BuildOrder:
     """The source of a build, the engine and the options.
 
-    `config` is the series of the source; None if the source has no series.
+    `config` is the series of the source. It is None if the source has no series.
     """
 
     source: Source

@@ -18,7 +18,7 @@ from patchstack.workspace import SeriesConfig
 def look_ahead(
     config: SeriesConfig, cache: Cache, to: str | None, question: Question, *, days: int | None, what: str
 ) -> tuple[Canary, Forecast | None]:
-    """Return the state of a series on the upstream commit `to`; None means the newest commit.
+    """Return the state of a series on the upstream commit `to`. None means the newest commit.
 
     With `days`, a forecast from that many days of upstream's history is included. `what` names `to` in errors. Raises
     the errors of opening upstream.

@@ -28,7 +28,7 @@ class CheckoutOrder:
 
     The part is all patches up to `at`, or only the patch `patch` on the pin. `at` and `patch` are numbers or names.
     `clone` is a repository that gets a work tree in `directory`. If `clone` is None, a new repository is created in
-    `directory`. `branch` is the name of the branch; None means the fork's name.
+    `directory`. `branch` is the name of the branch. None means the fork's name.
     """
 
     directory: Path

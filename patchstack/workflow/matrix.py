@@ -42,8 +42,8 @@ def workspace_matrix(
 ) -> list[dict[str, str]]:
     """Return the matrix of a workspace's variants and suites.
 
-    Without a workspace, it has the shipped variants. Suites are read only if they are requested. Raises the errors of
-    `matrix` and `read_suites`.
+    Without a workspace, the matrix contains the shipped variants. Suites are read only if they are requested. Raises
+    the errors of `matrix` and `read_suites`.
     """
     if workspace is None:
         return matrix(load_variants(()), (), (), variants=variants, suites=suites, runners=runners)

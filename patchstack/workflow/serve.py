@@ -95,7 +95,7 @@ class ServerWanted:
     """A server to start.
 
     `what` names the programs: a build's key or a directory. `args` are additional arguments. `seconds` is the time
-    limit. `client_image` is the image of the client; None means the image of the programs.
+    limit. `client_image` is the image of the client. None means the image of the programs.
     """
 
     what: str

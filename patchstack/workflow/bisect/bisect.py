@@ -34,8 +34,8 @@ class PointState(StrEnum):
 class Ending(StrEnum):
     """The way in which a bisection ends.
 
-    `first-bad` has one answer. `between-skips` has several candidates. The other values give the reason why there is no
-    answer.
+    `first-bad` means that the answer is one point. `between-skips` means that there are several candidates. The other
+    values give the reason why there is no answer.
     """
 
     FIRST_BAD = "first-bad"
@@ -50,7 +50,7 @@ class SearchResult:
     """The result of the search.
 
     `candidates` are the points that may be the first bad one, in order. If the first bad point was found, `candidates`
-    has only this point.
+    contains only this point.
     """
 
     ending: Ending
@@ -116,8 +116,8 @@ class BisectAborted(PatchstackError):
 class Tried:
     """One run.
 
-    `place` is the index of the point. `code` is the exit code; None if nothing was run. `seconds` is the wall time.
-    `why` is the reason for a result that the command did not decide.
+    `place` is the index of the point. `code` is the exit code. It is None if nothing was run. `seconds` is the wall
+    time. `why` is the reason for a result that the command did not decide.
     """
 
     place: int
@@ -132,7 +132,7 @@ class Tried:
 class Bisected:
     """The result of the bisection, with all runs in order.
 
-    `turns_back` has a bad point and a later good point.
+    `turns_back` contains a bad point and a later good point.
     """
 
     row: Row

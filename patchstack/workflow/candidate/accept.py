@@ -1,8 +1,8 @@
 """Accept a candidate: check every condition, write the decision, and export the series.
 
 Every step before the decision can be repeated. Builds and observations are stored by key, so an interrupted run
-continues where it was when it is started again. Writing the decision's file commits the acceptance. The export follows,
-which is itself atomic.
+continues at the same point when it is restarted. Writing the decision's file commits the acceptance. The export
+follows, which is itself atomic.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Accepted:
     """The result of an acceptance: the steps in order, the decision, and the export.
 
     Decision and export are None if a step does not hold. Then only the evidence for `reject` was written. The export is
-    also None if the series already has the commits and later commits.
+    also None if the series already contains these commits and later ones.
     """
 
     series: str

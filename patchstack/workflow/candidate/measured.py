@@ -71,8 +71,8 @@ def measured(
 
     Every matching comparison of the two builds counts. The verdict is FAIL if any comparison fails the demand.
     Otherwise, the verdict is PASS if at least one comparison meets the demand, and INVALID if none does. `built` are
-    the builds before the candidate and of the candidate. `planned` is the build plan of the term's variant; None if the
-    term names no variant.
+    the builds before the candidate and of the candidate. `planned` is the build plan of the term's variant. It is None
+    if the term names no variant.
     """
     keys = (built[0].key, built[1].key)
     tied = Tied(trees=trees, keys=keys if term.variant is None else None)
@@ -136,7 +136,7 @@ def programs_problem(
 ) -> str | None:
     """Return a sentence about a run that loaded a file from outside its build. Return None if there is no such run.
 
-    `files` has the digests of all files of the builds of A and B, by name.
+    `files` contains the digests of all files of the builds of A and B, by name.
     """
     for pair in progress.pairs:
         for run in pair.record.runs:

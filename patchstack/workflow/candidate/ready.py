@@ -77,9 +77,9 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
 
 
 def not_built(suite: Suite, programs: set[str]) -> dict[str, list[str]]:
-    """Return the programs that gates of a suite run and that `programs` lacks.
+    """Return the programs that a suite needs and that `programs` lacks.
 
-    Each program is listed with the names of these gates.
+    Each program is listed with the names of the gates that run it.
     """
     found: dict[str, list[str]] = {}
     for gate in suite.gates:

@@ -21,7 +21,7 @@ def check_comparisons(
 ) -> None:
     """Judge every comparison of a decision again.
 
-    `builds` has the steps of the builds `before` and `candidate`.
+    `builds` contains the steps of the builds `before` and `candidate`.
     """
     steps = [step for step in decision.evidence.get("steps", ()) if isinstance(step, Mapping) and "bench" in step]
     drawn = 0

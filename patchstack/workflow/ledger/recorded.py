@@ -1,7 +1,7 @@
-"""Decide which recorded evidence counts as known.
+"""Decide which recorded evidence counts.
 
-A record in the tree is a file that anyone could have written. Outside CI, `gate run` may use it and then reports this
-source. In CI, and for an acceptance, only records signed by an allowed signer count.
+A record in the tree is a file that anyone could have written. Outside CI, `gate run` may use such a record, and then
+reports where it came from. In CI, and for an acceptance, only records signed by an allowed signer count.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class SeriesFacts:
     """The facts about a series in the repository.
 
     `patches` is the directory of the patches. `trees_follow` tells whether the trees were proven to follow from pin and
-    patches; None if the objects for the proof are missing here.
+    patches. It is None if the objects for the proof are missing here.
     """
 
     lock: Lock

@@ -33,7 +33,7 @@ from patchstack.workspace.write import move_pin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result: the record of the sync. `kept` is the path of the repository; None if it was removed."""
+    """The result: the record of the sync. `kept` is the path of the repository. It is None if it was removed."""
 
     state: SyncState
     record: Path

@@ -1,7 +1,8 @@
-"""Explain the conflicts of a patch: the file, both sides, and the upstream commit that changed the lines.
+"""Explain the conflicts of a patch.
 
-The commit is found by text, not by position. Lines that only one side or only the base has are searched for in the
-changes of upstream's commits between the pins.
+An explanation contains the file, both sides, and the upstream commit that changed the lines. The commit is found by
+text, not by position: the changes of upstream's commits between the pins are searched for the lines that only one side
+or only the base has.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def explain(
 ) -> tuple[Collision, ...]:
     """Explain the conflicts in a sync's work tree.
 
-    `items` are the patches before the current one. `moved` has files that git moved because of a renamed directory: it
-    maps the new name to the name in the patch.
+    `items` are the patches before the current one. `moved` contains files that git moved because of a renamed
+    directory: it maps the new name to the name in the patch.
     """
     found = (_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
     return tuple(replace(one, how=_led(moved[one.path], one.path)) if one.path in moved else one for one in found)

@@ -250,7 +250,7 @@ def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
 def counts(state: SyncState) -> dict[str, int]:
     """Return the number of patches for each fate.
 
-    Patches on the branch are counted by how their change compares with the old one.
+    Patches on the branch are counted according to how their change compares with the old change.
     """
     found = {fate.value: sum(item.fate is fate for item in state.items) for fate in Fate}
     changes = changes_of(state)

@@ -1,4 +1,7 @@
-"""Find the patches that upstream already has, according to canary, so that a sync can propose to drop them."""
+"""Find the patches that upstream already contains, according to canary.
+
+A sync can then propose to drop these patches.
+"""
 
 from __future__ import annotations
 

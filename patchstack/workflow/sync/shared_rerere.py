@@ -1,7 +1,8 @@
-"""Resolutions that maintainers share: git's rerere records, in a directory that can be committed.
+"""Share conflict resolutions between maintainers.
 
-A record is a directory named by the conflict, with the conflicting text (`preimage`) and a person's resolution
-(`postimage`). Only records with a resolution are shared.
+The resolutions are git's rerere records, in a directory that can be committed. A record is a directory named by the
+conflict, with the conflicting text (`preimage`) and a person's resolution (`postimage`). Only records with a resolution
+are shared.
 """
 
 from __future__ import annotations

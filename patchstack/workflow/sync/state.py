@@ -94,9 +94,9 @@ class SyncState:
     `edits` are the commits after which the sync stops. `command` is run after each patch. With `unattended`, no person
     is asked.
 
-    `landed` has the reasons to drop patches, by commit, as found by canary. It is None before canary was asked. With
-    `drop_landed`, these patches are dropped. `park` is the number of a patch to park, for the reason `why`. `unpark` is
-    the number of a patch to unpark. In both cases `to` is the pin itself.
+    `landed` contains the reasons to drop patches, by commit, as found by canary. It is None before canary was asked.
+    With `drop_landed`, these patches are dropped. `park` is the number of a patch to park, for the reason `why`.
+    `unpark` is the number of a patch to unpark. In both cases `to` is the pin itself.
     """
 
     series: str

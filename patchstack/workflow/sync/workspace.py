@@ -25,8 +25,8 @@ WHO = "patchstack sync"
 class SyncWorkspace:
     """The directories of a sync of one series.
 
-    `directory` has its state and is used only for that. `shared` has the resolutions that maintainers share. `engine`
-    opens the engine for commands of checks.
+    `directory` contains its state and is used only for that. `shared` contains the resolutions that maintainers share.
+    `engine` opens the engine for commands of checks.
     """
 
     config: SeriesConfig

@@ -81,8 +81,8 @@ class Merged:
 class Unmerged:
     """Files in conflict.
 
-    It has every path with its stages in git (1 base, 2 upstream's side, 3 the patch's side). `moved` has the files that
-    git moved because upstream renamed their directory: it maps the new name to the name in the patch.
+    It has every path with its stages in git (1 base, 2 upstream's side, 3 the patch's side). `moved` contains the files
+    that git moved because upstream renamed their directory: it maps the new name to the name in the patch.
     """
 
     paths: tuple[tuple[str, frozenset[int]], ...]
