@@ -42,7 +42,7 @@ class Evidence:
         """Subtract the predicted effect of running second from x = ln(B/A) of each pair.
 
         `coins` contains +1 for a pair in which B ran second, -1 for a pair in which A did. Raises `ValueError` if an x
-        is not finite, or if there are not as many coins as ratios.
+        is not finite, or if it does not have a coin of +1 or -1.
         """
         if not all(map(math.isfinite, xs)):
             raise ValueError("a ratio is not finite")
