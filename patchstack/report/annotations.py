@@ -23,8 +23,8 @@ def edited_line(text: PatchText, path: str, diff: str) -> int:
     """Return the line at which a patch differs from its fork commit.
 
     `diff` is the diff from the series' file to the fork's file. The result is the first added line that the fork lacks.
-    If none exists, it is the line after which the fork has a further line, or else the line where the file's diff
-    starts.
+    If there is no such line, the result is the line after which the fork has an extra line, or else the line where the
+    file's diff starts.
     """
     wanted = path.encode("utf-8", "replace")
     file = next((one for one in text.files if wanted in (one.old, one.new)), None)
@@ -63,7 +63,8 @@ _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTIC
 class Checkout:
     """The locations of files.
 
-    Annotations are relative to `root`, the repository's root. `directories` has the directory of each series, by name.
+    Annotations are relative to `root`, the repository's root. `directories` maps the name of each series to its
+    directory.
     """
 
     root: Path

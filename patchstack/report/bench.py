@@ -59,7 +59,7 @@ def row_cells(row: BenchRow) -> list[str]:
 
 
 def outcome_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield the outcome, the number of pairs that were needed for it, and whether the requirement is met."""
+    """Yield the outcome, the number of pairs that it needed, and whether the requirement is met."""
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"
@@ -122,7 +122,10 @@ def plan_lines(plan: Plan, expected: str) -> Iterator[str]:
 
 
 def print_machine(document: BenchMachineDocument) -> None:
-    """Print the history of machines: a table, then the time since which each slower machine is slower."""
+    """Print the history of machines.
+
+    First comes a table, then the time from which each slower machine is slower.
+    """
     rows = []
     for entry in document.entries:
         speeds = [run.speed for run in entry.runs]

@@ -1,6 +1,7 @@
 """Write a comparison as one HTML page.
 
-It has tables, effects with intervals, the ratios over time with the results of the coin, and the reference runs.
+The page contains tables, effects with intervals, the ratios over time with the results of the coin, and the reference
+runs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def require_page() -> None:
 
 
 def page_of(document: BenchDocument) -> str:
-    """Return the page. Without the package that draws plots, it has only tables and a note."""
+    """Return the page.
+
+    If the package that draws plots is not installed, the page contains only tables and a note.
+    """
     draws = importlib.util.find_spec("vl_convert") is not None
     return render_page(
         title=f"{document.outcome}: {document.workload}",

@@ -134,7 +134,7 @@ class BuildScreen:
             print(text, file=sys.stderr, flush=True)
 
     def output(self, chunk: bytes) -> None:
-        """Read output of the commands. Only their progress is shown."""
+        """Read the output of the commands. Only the progress in this output is shown."""
         elapsed = time.monotonic() - self._start
         for progress in self._reader.feed(chunk, elapsed):
             left = f"about {clock(progress.remaining)} left" if progress.remaining else ""

@@ -102,7 +102,7 @@ def canary_explanation(result: Canary) -> Iterator[str]:
     """Yield what to do, in order.
 
     First come the patches to repair, grouped by the upstream commit that breaks them. The group that frees the most
-    other patches is the first. Then follow patches to drop, patches to review and, with `--blame`, the first breaking
+    other patches is first. Then come the patches to drop, the patches to review and, with `--blame`, the first breaking
     commits.
     """
     told: set[str] = set()
@@ -128,7 +128,7 @@ def canary_explanation(result: Canary) -> Iterator[str]:
 
 
 def _header(culprit: Culprit) -> str:
-    """Return the commit of a group, and the number of patches that are freed by repairing the group."""
+    """Return the commit of a group, and the number of patches that a repair of the group frees."""
     count = len(culprit.freed)
     frees = f", which frees {count} more" if count else ""
     what = f"mend {patch_count(len(culprit.roots))}{frees}"

@@ -1,4 +1,7 @@
-"""Write the issue that tells how upstream affects the series: title, body, and whether it is open."""
+"""Write the issue that describes how upstream affects the series.
+
+The issue consists of the title, the body, and whether it is open.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def _of_canary(document: Report) -> TypeGuard[_Canary]:
 
 
 def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> str:
-    """Return the title. `built` describes a failed build; empty if no build failed."""
+    """Return the title. `built` describes a failed build; it is empty if no build failed."""
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))

@@ -1,4 +1,7 @@
-"""Write canary's result as one HTML page without scripts: what to do first, and a picture of every patch over time."""
+"""Write canary's result as one HTML page without scripts.
+
+The page shows what to do first, and a picture of every patch over time.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def write_page(result: Canary, path: Path) -> None:
 
 
 def page_of(result: Canary) -> str:
-    """Return the page. Every value is escaped; the picture is drawn here and has no script."""
+    """Return the page. Every value is escaped. The picture is drawn here and contains no script."""
     require_plots()
     require_pages()
     title = f"{result.series} on upstream {result.range.ref}"
@@ -57,9 +60,9 @@ def page_of(result: Canary) -> str:
 
 
 def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
-    """Return the picture.
+    """Return the picture: a row for each patch, and a step in the row for each commit.
 
-    Each patch has a row, and each commit a step in it. The colour shows whether the patch applies at the commit.
+    The colour shows whether the patch applies at the commit.
     """
     rows = {patch: f"{_label(result.patches[patch])}" for patch in patches}
     values = [

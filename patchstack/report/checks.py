@@ -58,9 +58,9 @@ def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
 
 
 def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
-    """Yield the patches that can be dropped according to the checks that they name.
+    """Yield the patches that can be dropped according to their checks.
 
-    Also yield the patches whose check could not be judged.
+    Also yields the patches whose check could not be judged.
     """
     for one in drops:
         when = f": {one.when}" if one.when else ""

@@ -120,7 +120,7 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     whole = _clean({"background": None, "padding": 10, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
     drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
     name = hashlib.sha256(canonical(whole)).hexdigest()[:8]
-    # Vega counts ids per process. They are numbered again per picture, because pictures on one page must not share ids.
+    # Vega counts ids per process. Renumber them per picture, because two pictures on a page must not share ids.
     numbers: dict[str, int] = {}
     drawn = _ID.sub(lambda found: f"{found[1]}p{name}-{numbers.setdefault(found[2], len(numbers))}", drawn)
     head, _, body = drawn.partition(">")

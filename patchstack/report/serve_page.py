@@ -48,7 +48,10 @@ class Gaps:
 
 
 def page_of(document: ServeDocument, gaps: Gaps) -> str:
-    """Return the page. Without the package that draws plots, it has only tables and a note."""
+    """Return the page.
+
+    If the package that draws plots is not installed, the page contains only tables and a note.
+    """
     draws = importlib.util.find_spec("vl_convert") is not None
     rates = Table(titles=("rate", "", "from"), rows=list(rate_rows(document)), styles={})
     return render_page(

@@ -191,7 +191,7 @@ def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
-    """Return the numbers that the last occurrence of an option gives."""
+    """Return the numbers in the last occurrence of an option."""
     text = next((value for name, value in reversed(list(itertools.pairwise(args))) if name == option), "")
     try:
         found = tuple(int(one) for one in text.split(","))

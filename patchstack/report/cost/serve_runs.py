@@ -1,6 +1,6 @@
 """Read the times that have a lower bound from a `patchstack.serve/1` document.
 
-The rate of steady decoding and the fastest requests have such a bound.
+These are the rate of steady decoding and the times of the fastest requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA = "patchstack.serve/1"
 class Steady(msgspec.Struct, frozen=True):
     """The rate while all streams decode, in tokens per second.
 
-    `problem` tells why the rate is not usable.
+    `problem` is the reason why the rate is not usable.
     """
 
     tps: float | None
@@ -130,7 +130,7 @@ def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> It
 def _one_by_one(one: Answer) -> bool:
     """Return whether each chunk had one token.
 
-    Otherwise the time between the first and the last chunk does not include all tokens.
+    If not, the time between the first and the last chunk does not cover all tokens.
     """
     return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
 

@@ -25,7 +25,7 @@ from patchstack.report.text import counted, printable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A table with its title. `lines` follow the table."""
+    """A table with its title. The `lines` are printed after the table."""
 
     title: str
     table: Table
@@ -323,7 +323,7 @@ def compared_table(rows: Sequence[CostCompared]) -> Table:
 def sensitivity_table(found: Sequence[CostElasticity]) -> Table:
     """Return the elasticities of each result, largest first.
 
-    Those that would be shown as 0 are only in the document.
+    Elasticities that would be shown as 0 are only in the document.
     """
     several = len({one.result for one in found}) > 1
     rows = [

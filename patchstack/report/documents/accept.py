@@ -10,10 +10,7 @@ from patchstack.workflow.candidate.acceptance import Accepted
 
 
 class StepEntry(Part, frozen=True, kw_only=True):
-    """One requirement, and its result.
-
-    `evidence` is the basis of the result.
-    """
+    """One requirement and its result. `evidence` is the basis of the result."""
 
     name: str
     verdict: Verdict

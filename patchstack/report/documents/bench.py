@@ -15,8 +15,11 @@ from patchstack.workflow.bench import Progress
 
 
 class BenchSide(Part, frozen=True, kw_only=True):
-    """A side: its description, the key of its build (null for programs of a directory), the sha256 of its programs, and
-    its environment variables."""
+    """One side of a comparison.
+
+    It contains a description, the key of its build (null for programs of a directory), the sha256 of its programs, and
+    its environment variables.
+    """
 
     label: str
     key: str | None
@@ -52,10 +55,10 @@ class BenchRow(Part, frozen=True, kw_only=True):
 
 
 class BenchReference(Part, frozen=True, kw_only=True):
-    """A reference run.
+    """A reference run: its speed, and the measurements under load.
 
-    It has the speed, and the values under load: the clock in MHz, the power in watts, and the temperature in degrees
-    Celsius. Each is null if unknown.
+    The measurements are the clock in MHz, the power in watts, and the temperature in degrees Celsius. Each is null if
+    unknown.
     """
 
     speed: float
@@ -67,9 +70,9 @@ class BenchReference(Part, frozen=True, kw_only=True):
 class BenchPair(Part, frozen=True, kw_only=True):
     """A pair of runs.
 
-    `second` is the side that ran second, as decided by the coin. `thrown` tells why the pair does not count; empty if
-    the pair counts. `ratios` has B / A for each row, above 1 if B is better. `keys` are the keys of the observations,
-    by slot.
+    `second` is the side that ran second, as decided by the coin. `thrown` is the reason why the pair does not count; it
+    is empty if the pair counts. `ratios` contains B / A for each row, above 1 if B is better. `keys` are the keys of
+    the observations, by slot.
     """
 
     number: int
@@ -129,9 +132,9 @@ class MachineRun(Part, frozen=True, kw_only=True):
 
 
 class MachineDrop(Part, frozen=True, kw_only=True):
-    """The point since which a machine is slower.
+    """The point from which a machine is slower.
 
-    It has the time and the run, and the median speeds before and after.
+    It contains the time and the run, and the median speeds before and after.
     """
 
     since: str
@@ -154,7 +157,7 @@ class MachineEntry(Part, frozen=True, kw_only=True):
 
 
 class BenchMachineDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench-machine/1"):
-    """The history of machines, which consists of their reference runs."""
+    """The history of machines: the reference runs on each."""
 
     entries: tuple[MachineEntry, ...]
 

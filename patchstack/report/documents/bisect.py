@@ -22,7 +22,7 @@ class PointEntry(Part, frozen=True, kw_only=True):
 class TriedEntry(PointEntry, frozen=True, kw_only=True):
     """A point at which the command ran.
 
-    It has the position, from 0, the exit code, and the wall time in seconds.
+    It contains the position, counted from 0, the exit code, and the wall time in seconds.
     """
 
     place: int
@@ -37,7 +37,7 @@ class BisectDocument(Document, frozen=True, kw_only=True, tag="patchstack.bisect
     """The result of a bisection.
 
     `candidates` has several entries if points were skipped. `turns_back` is set if the command failed at a point and
-    succeeded at a later one: it has both points.
+    succeeded at a later one; it contains both points.
     """
 
     series: str

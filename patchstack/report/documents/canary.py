@@ -43,10 +43,7 @@ class CommitEntry(Part, frozen=True, kw_only=True):
 
 
 class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
-    """A commit that is the first to break some patches.
-
-    `patches` has the files of these patches.
-    """
+    """A commit that is the first to break some patches. `patches` lists the files of these patches."""
 
     patches: tuple[str, ...]
 
@@ -54,9 +51,9 @@ class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
 class MendEntry(Part, frozen=True, kw_only=True):
     """Patches to repair together.
 
-    `patches` has the files of the patches that fail by themselves. `commit` is the upstream commit that conflicts with
-    them, null if unknown. `frees` has the files of the cascades that apply once these patches are repaired.
-    `freed_count` is the number of these cascades.
+    `patches` lists the files of the patches that fail by themselves. `commit` is the upstream commit that conflicts
+    with these patches; it is null if unknown. `frees` lists the files of the cascades that apply once these patches are
+    repaired. `freed_count` is the number of these cascades.
     """
 
     commit: CommitEntry | None
@@ -89,8 +86,8 @@ class RenamedEntry(Part, frozen=True, kw_only=True):
 class LikeEntry(Part, frozen=True, kw_only=True):
     """A change of upstream that is similar to a patch.
 
-    It tells how the change was found, which share of the patch the change contains (0 to 1), and the commit (null for
-    the pin). If the patch has landed, it also has the reason to drop the patch.
+    It records how the change was found, the share of the patch that the change contains (0 to 1), and the commit (null
+    for the pin). If the patch has landed, it also contains the reason to drop the patch.
     """
 
     how: str
@@ -127,7 +124,7 @@ class CanaryPatchEntry(Part, frozen=True, kw_only=True):
 class FunctionEntry(Part, frozen=True, kw_only=True):
     """A function of upstream.
 
-    It has the commits that changed the function, and the patches that touch it.
+    It contains the commits that changed the function, and the patches that touch it.
     """
 
     name: str
@@ -138,8 +135,8 @@ class FunctionEntry(Part, frozen=True, kw_only=True):
 class FileEntry(Part, frozen=True, kw_only=True):
     """A file of upstream.
 
-    It has the number of commits in each week and in all, and the patches that touch the file. Its functions are listed
-    if `known` is true.
+    It contains the number of commits in each week and in all, and the patches that touch the file. The functions of the
+    file are listed if `known` is true.
     """
 
     path: str
@@ -153,7 +150,8 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class RiskEntry(Part, frozen=True, kw_only=True):
     """The risk of a patch.
 
-    It has the probability (0 to 1) that upstream soon changes lines of the patch, and the main source of this risk.
+    It contains the probability (0 to 1) that upstream soon changes lines of the patch, and the main source of this
+    risk.
     """
 
     file: str
@@ -176,7 +174,7 @@ class ForecastEntry(Part, frozen=True, kw_only=True):
 class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
     """A site that is `new` or `lost` at the tip, and the commit that changed it.
 
-    The commit is null if no search was made, or if the site has the same state at the pin.
+    The commit is null if no search was made, or if the state of the site at the pin is the same.
     """
 
     change: str
@@ -186,8 +184,8 @@ class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
 class CheckAheadEntry(Part, frozen=True, kw_only=True):
     """A check on the tree of the series at the tip.
 
-    It has the result there, the verdict at the pin, the first commit on which the check fails, and the sites that
-    changed. The commit is null if the check does not fail, or if the commit was not searched for.
+    It contains the result there, the verdict at the pin, the first commit on which the check fails, and the sites that
+    changed. The commit is null if the check does not fail, or if no search was made.
     """
 
     check: CheckEntry
@@ -197,9 +195,9 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
 
 
 class DropEntry(Part, frozen=True, kw_only=True):
-    """A patch that names a check (`Drop-Check:`), which tells when to drop the patch.
+    """A patch that names the check that decides when to drop the patch (`Drop-Check:`).
 
-    It has the result of the check on upstream alone, and the text of `Drop-When:`.
+    It contains the result of the check on upstream alone, and the text of `Drop-When:`.
     """
 
     file: str
@@ -224,8 +222,8 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
     """The result for a series on a newer upstream, `commits` after the pin.
 
     `blamed` is `strict` or `threeway`: how patches were applied in the search for the breaking commits. `blamed` is
-    null if there was no search. `mend` has the groups of patches to repair. The group that frees the most patches is
-    the first.
+    null if no search was made. `mend` lists the groups of patches to repair. The group that frees the most patches is
+    first.
     """
 
     series: str

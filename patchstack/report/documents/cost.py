@@ -1,4 +1,7 @@
-"""The document of `patchstack cost`: `patchstack.cost/1`. The names of the fields have the units."""
+"""The document of `patchstack cost`: `patchstack.cost/1`.
+
+The names of the fields include the units.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from patchstack.document import Document, Part
 
 
 class CostFigure(Part, frozen=True, kw_only=True):
-    """A figure of the machine.
+    """A figure of the machine, and its text in the machine file.
 
-    It has the value in bytes, bytes per second or operations per second, and the text in the file.
+    The figure is in bytes, bytes per second or operations per second.
     """
 
     name: str
@@ -20,17 +23,16 @@ class CostFigure(Part, frozen=True, kw_only=True):
 
 
 class CostMachine(Part, frozen=True, kw_only=True):
-    """The machine that the lower bounds are computed for. A figure that is missing is unknown."""
+    """The machine for which the lower bounds are computed. A missing figure is unknown."""
 
     name: str
     figures: tuple[CostFigure, ...]
 
 
 class CostModel(Part, frozen=True, kw_only=True):
-    """The model.
+    """The model: the bytes of its tensors, and the memory that follows from its header.
 
-    It has the bytes of the tensors, and the memory that follows from the header. `memory` is null if the architecture
-    is unknown.
+    `memory` is null if the architecture is unknown.
     """
 
     path: str
@@ -201,8 +203,8 @@ class CostElasticity(Part, frozen=True, kw_only=True):
 class CostVariation(Part, frozen=True, kw_only=True):
     """A result at one value of an input.
 
-    The result is a time or a number of bytes, and the other field is null. `value` is in bytes per second, operations
-    per second, or tokens.
+    The result is a time or a number of bytes; the other field is null. `value` is in bytes per second, operations per
+    second, or tokens.
     """
 
     result: str

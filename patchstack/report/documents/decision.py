@@ -1,6 +1,6 @@
 """`patchstack.decision/2`: a decision of the ledger, as `reject` and `ledger` print it.
 
-This module also has the decisions of format 1.
+This module also defines the document of format 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CandidateEntry(Part, frozen=True, kw_only=True):
 
 
 class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.decision/1"):
-    """A decision of format 1. The ledger does not have the outputs of its observations."""
+    """A decision of format 1. The ledger does not contain the outputs of its observations."""
 
     id: str
     outcome: str
@@ -50,8 +50,8 @@ class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
 class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
     """A decision.
 
-    `evidence` is the basis of its verdicts. `supersedes` names the decisions on the same commits that it replaces.
-    `switches_unproven` has the switches without a gate.
+    `evidence` is the basis of its verdicts. `supersedes` names the decisions on the same commits that this decision
+    replaces. `switches_unproven` lists the switches without a gate.
     """
 
     supersedes: tuple[str, ...]

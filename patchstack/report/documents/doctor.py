@@ -7,9 +7,9 @@ from patchstack.machine.local.doctor import Checkup
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """One check.
+    """One check: its finding, its purpose, and how to install what is missing.
 
-    It has the finding, its purpose, and how to install what is missing. `details` are its figures by name.
+    `details` maps names to the figures of the check.
     """
 
     group: str
@@ -22,7 +22,10 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class DoctorDocument(Document, frozen=True, kw_only=True, tag="patchstack.doctor/1"):
-    """The state of this machine: whether `verify` works, which builds it can make, and every check."""
+    """The state of this machine.
+
+    It contains whether `verify` works, the builds that are possible, and every check.
+    """
 
     verify: bool
     builds: tuple[str, ...]

@@ -18,7 +18,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class ExportDocument(Document, frozen=True, kw_only=True, tag="patchstack.export/1"):
     """The mirror after an export.
 
-    It has the files, the retired numbers, and the tree that the series produces.
+    It contains the files, the retired numbers, and the tree that the series produces.
     """
 
     series: str
