@@ -10,7 +10,7 @@ _STYLES = {Change.ADDED.value: "green", Change.REMOVED.value: "red", Change.CHAN
 
 
 def export_table(plan: ExportPlan) -> Table:
-    """Return a table of the files that change. It has the old name of each renamed file."""
+    """Return a table of the files that change. The row of a renamed file contains its old name."""
     changed = [file for file in plan.files if file.change is not Change.UNCHANGED]
     return Table(
         titles=("change", "file", "was"),
@@ -23,7 +23,7 @@ def export_table(plan: ExportPlan) -> Table:
 
 
 def export_line(plan: ExportPlan, *, dry_run: bool) -> str:
-    """Return the line that tells what the export wrote, or would write."""
+    """Return the line that describes what the export wrote, or would write."""
     count = {change: sum(file.change is change for file in plan.files) for change in Change}
     total = len(plan.files) - count[Change.REMOVED]
     if plan.up_to_date:

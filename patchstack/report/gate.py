@@ -24,7 +24,7 @@ _ORDER = (Origin.RECALLED, Origin.RECORDED, Origin.OBSERVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One gate of a suite, and its result.
+    """One gate of a suite and its result.
 
     `phase` is the name of the suite, `check` the name of the gate.
     """
@@ -68,7 +68,8 @@ def source_counts(checks: Iterable[Checked]) -> dict[Origin, int]:
 def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str:
     """Return the last line of a suite.
 
-    It has the verdict, the number of gates, the origins of their observations and, if known, the wall time in seconds.
+    It contains the verdict, the number of gates, the origins of their observations and, if known, the wall time in
+    seconds.
     """
     line = verdict_line(f"{checks[0].phase}: {counted(len(checks), 'gate')}", [one.judgement.verdict for one in checks])
     counts = source_counts(checks)
@@ -106,7 +107,7 @@ def print_judgement_table(table: JudgementTable) -> None:
 def tsv(checks: Iterable[Checked]) -> str:
     """Return `gate_summary.tsv`.
 
-    The first line has the column names, and each gate has one line. Tabs and line breaks in values become spaces.
+    The first line contains the column names. Each gate has one line. Tabs and line breaks in values become spaces.
     """
     lines = ["\t".join(COLUMNS)]
     for one in checks:

@@ -52,7 +52,7 @@ class Annotation:
 def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[str]:
     """Yield the commands of annotations, the worst first.
 
-    At most `shown` annotations of each level are printed. The last line tells how many were omitted.
+    At most `shown` annotations of each level are printed. The last line states how many were omitted.
     """
     for level in Level:
         chosen = [one for one in annotations if one.level is level]

@@ -22,7 +22,7 @@ def shade(count: int, most: int) -> int:
 def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]:
     """Yield the heat map, then the patches that are most likely to break.
 
-    Each file has a line, and each week a column. The hottest file is the first.
+    Each file is a line, and each week a column. The hottest file is first.
     """
     files = [file for file in forecast.files if file.commits] if not everything else list(forecast.files)
     yield (

@@ -12,7 +12,10 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 
 
 def print_check(check: LedgerCheck, *, details: bool) -> None:
-    """Print every decision with its findings. Without `details`, only the number of derived statements is printed."""
+    """Print every decision with its findings.
+
+    Without `details`, only the number of derived statements is printed for each decision.
+    """
     for one in check.decisions:
         for line in _lines(one, details=details):
             print(paint_words(printable(line), sys.stdout))
@@ -71,7 +74,7 @@ def _rest(check: LedgerCheck) -> Iterator[str]:
 
 
 def audit_line(one: Audited) -> str:
-    """Return the line of a record that was observed again."""
+    """Return the line for a record whose observation was repeated."""
     return printable(f"{one.agreement:<8}  {one.decision[:12]}  gate {one.gate} ({one.which}): {one.why}")
 
 

@@ -15,7 +15,7 @@ from patchstack.verdict import Verdict
 def lint_table(result: LintResult) -> Table:
     """Return a table of every finding: patch number, line of the file, rule, and message.
 
-    A file without a number is shown by its name. Messages are wrapped and never cut, because they end with what to do.
+    A file without a number is shown by name. Messages are wrapped and never cut, because they end with what to do.
     """
     rows = [
         (

@@ -28,7 +28,7 @@ def _told(verdict: Verdict, allowed: bool) -> str:
 def hardware_lines(machine: Hardware) -> Iterator[str]:
     """Yield the machine as `name=value` lines.
 
-    Serving harnesses write such lines to hardware.txt. The conclusions are the last lines.
+    Serving harnesses write such lines to hardware.txt. The conclusions come last.
     """
     yield f"host={machine.host}"
     yield f"platform={machine.platform}"

@@ -43,12 +43,12 @@ def metadata_table(
 
 
 def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool) -> str:
-    """Return a document in which every table is between `<!-- patchstack: series NAME -->` and `<!-- /patchstack -->`.
+    """Return a document with every table inserted at its place.
 
-    If `chosen` is true, the tables are a selection: each must have a place in the document, and other places stay
-    unchanged. Otherwise every place must have a table too. `where` names the document in errors.
-
-    Raises `UsageError` with all complaints at once.
+    The place of a table is between `<!-- patchstack: series NAME -->` and `<!-- /patchstack -->`. If `chosen` is true,
+    each table must have a place in the document, and other places stay unchanged. Otherwise, every place must have a
+    table, and at least one table must have a place. `where` names the document in errors. Raises `UsageError` with all
+    complaints at once.
     """
     problems: list[str] = []
     parts: list[str] = []

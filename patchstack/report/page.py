@@ -38,12 +38,11 @@ def require_pages() -> None:
 def render_page(
     *, title: str, about: Sequence[str], sections: Sequence[object], plots: Sequence[Plot], notes: Sequence[str]
 ) -> str:
-    """Return a page.
+    """Return a page. Every value is escaped.
 
-    Every value is escaped. Pictures are drawn here and have no script. A section has a `title`, a `table` with `titles`
-    and `rows`, and `lines`.
-
-    Raises `MissingError` if jinja2 is missing, or if there are plots and the group `[plots]` is missing.
+    Pictures are drawn here and contain no script. A section has the attributes `title`, `table` (with `titles` and
+    `rows`) and `lines`. Raises `MissingError` if jinja2 is missing, or if there are plots and the group `[plots]` is
+    missing.
     """
     require_pages()
     drawn = [{"title": one.title, "caption": one.caption, "svg": drawing(one.spec, title=one.title)} for one in plots]

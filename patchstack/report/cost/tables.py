@@ -225,7 +225,7 @@ def decode_table(rows: Sequence[CostDecode]) -> Table:
 
 
 def prefill_table(rows: Sequence[CostPrefill]) -> Table:
-    """Return a table with a row for each ubatch. Equal rows in the middle are only in the document."""
+    """Return a table with a row for each ubatch."""
     table = [
         [
             f"{one.before_tokens:,}",

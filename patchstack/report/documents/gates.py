@@ -25,8 +25,8 @@ class AttemptEntry(Part, frozen=True, kw_only=True):
 
     `what` is the purpose of the run, `key` the key of its observation, `code` the exit code, and `seconds` the wall
     time. `source` is the origin of the observation: `observed` now, `recalled` from this machine's cache, or `recorded`
-    in evidence/. `made` is the time of the observation; empty for a new observation. `decision` is the decision that
-    names the observation. `complaint` is the reason why the run could not be judged; null if it could.
+    in evidence/. `made` is the time of the observation; it is empty for a new observation. `decision` is the decision
+    that names the observation. `complaint` is the reason why the run could not be judged, or null if it was judged.
     """
 
     what: str
@@ -70,8 +70,8 @@ class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1")
 class GatesDocument(Document, frozen=True, kw_only=True, tag="patchstack.gates/1"):
     """The judgements of a suite.
 
-    `verdicts` has the number of gates with each verdict. `sources` has the number of gates by the origin of their
-    observations. `build` is the key of the build, null if the programs belong to no series.
+    `verdicts` is the number of gates with each verdict. `sources` is the number of gates for each origin of
+    observations. `build` is the key of the build, or null if the programs belong to no series.
     """
 
     suite: str
@@ -96,7 +96,10 @@ def gate_document(kind: str, judgement: Judgement) -> GateDocument:
 
 
 def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, build: str | None = None) -> GatesDocument:
-    """Return the document of a suite. It has the document of every gate, with the gate's name."""
+    """Return the document of a suite.
+
+    It contains the document of every gate, with the name of the gate.
+    """
     return GatesDocument(
         suite=suite,
         programs=programs,

@@ -15,8 +15,8 @@ from patchstack.machine.hardware import Gpu, Hardware
 class GpuEntry(Part, frozen=True, kw_only=True):
     """A GPU.
 
-    `memory` is in bytes, null for a GPU without separate memory. `power_limit` is in watts. `mig` has the profiles of
-    its MIG instances, null if MIG is off.
+    `memory` is in bytes; it is null for a GPU without separate memory. `power_limit` is in watts. `mig` lists the
+    profiles of the GPU's MIG instances, or is null if MIG is off.
     """
 
     index: int
@@ -100,7 +100,7 @@ class HolderEntry(Part, frozen=True, kw_only=True):
 
 
 class GpuDocument(Document, frozen=True, kw_only=True, tag="patchstack.gpu/1"):
-    """A machine and its lock. `machine` tells how the machine was reached."""
+    """A machine and its lock. `machine` describes how the machine was reached."""
 
     machine: str
     hardware: HardwareEntry

@@ -1,6 +1,6 @@
 """`patchstack.ledger-check/1`: the check of the ledger.
 
-It tells what the repository proves about the decisions, and what is wrong.
+It contains what the repository proves about the decisions, and what is wrong.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 class SignatureEntry(Part, frozen=True, kw_only=True):
     """A signature file.
 
-    It tells whether an allowed signer made the signature, who signed, and why the signature does not count. The reason
-    is null if the signature counts.
+    It records whether an allowed signer made the signature, who signed, and why the signature does not count. The
+    reason is null if the signature counts.
     """
 
     file: str
@@ -45,7 +45,7 @@ class DecisionEntry(Part, frozen=True, kw_only=True):
 class LedgerCheckDocument(Document, frozen=True, kw_only=True, tag="patchstack.ledger-check/1"):
     """A check of the whole ledger.
 
-    `problems` are problems that do not belong to a single decision. `unnamed` has the digests of records that no
+    `problems` are problems that do not belong to a single decision. `unnamed` lists the digests of records that no
     decision names. `old_records` is the number of records of format 1. `undecided` are the patches that no decision
     accepts. `signers` is the list of allowed signers that was used. `bytes` is the size of the ledger and the evidence.
     """

@@ -63,7 +63,7 @@ class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1")
 
 
 class LintRules(Printed, frozen=True, kw_only=True):
-    """The output of `patchstack lint --rules --json`. It lists the rules and names no series."""
+    """The rules of lint, without a series: the output of `patchstack lint --rules --json`."""
 
     rules: tuple[RuleEntry, ...]
     schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"

@@ -19,10 +19,9 @@ _HINT = "it reads what verify, lint, canary, build and gate run print with --jso
 
 
 class ErrorEntry(Part, frozen=True, kw_only=True):
-    """An error.
+    """An error: the message, the hint, the exit status, and the code of its cause.
 
-    It has the message, the hint (null if there is none), the exit status, and the code of its cause. `code` is empty in
-    documents of older versions.
+    The hint is null if there is none. `code` is empty in documents of older versions.
     """
 
     message: str
@@ -34,8 +33,8 @@ class ErrorEntry(Part, frozen=True, kw_only=True):
 class FailedDocument(Printed, frozen=True, kw_only=True):
     """The document for a series that `verify` or `canary` could not examine.
 
-    So every series has a document, even after an error. The document has the schema of its command. `holds` is a field
-    of verify's schema, and `applies` a field of canary's schema.
+    With it, every series has a document, even after an error. The document has the schema of its command. `holds` is a
+    field of verify's schema, and `applies` a field of canary's schema.
     """
 
     schema: Literal["patchstack.verify/1", "patchstack.canary/1"]
@@ -57,7 +56,7 @@ _TYPES = {kind.schema(): kind for kind in (VerifyDocument, LintDocument, CanaryD
 
 
 class _Head(msgspec.Struct):
-    """The field that tells which document a line has."""
+    """The field that identifies the type of the document on a line."""
 
     schema: str | None = None
     error: Any = None

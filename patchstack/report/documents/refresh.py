@@ -9,7 +9,7 @@ from patchstack.series.mirror.refresh import Refreshed
 class HunkEntry(Part, frozen=True, kw_only=True):
     """A hunk that needed fuzz.
 
-    It has the file, the number of the hunk, from 1, and the line of the hunk in the file.
+    It contains the file, the number of the hunk, counted from 1, and the line of the hunk in the file.
     """
 
     path: str

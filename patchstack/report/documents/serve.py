@@ -31,8 +31,8 @@ class ServeSpread(Part, frozen=True, kw_only=True):
 class ServeSteady(Part, frozen=True, kw_only=True):
     """The window in which all streams decode.
 
-    Times are in seconds since the run began. The rate is in tokens per second. `problem` tells why the rate is not
-    usable, and is empty if it is usable.
+    Times are in seconds since the run began. The rate is in tokens per second. `problem` is the reason why the rate is
+    not usable; it is empty if the rate is usable.
     """
 
     begin: float
@@ -43,7 +43,7 @@ class ServeSteady(Part, frozen=True, kw_only=True):
 
 
 class ServeNotebook(Part, frozen=True, kw_only=True):
-    """The result row of the notebook's client, with the names that the client uses.
+    """The result row of the notebook's client, with the client's names.
 
     Rates are in tokens per second, times in seconds. `caveat` explains the limits of `decode_agg_tps`.
     """
@@ -61,8 +61,8 @@ class ServeNotebook(Part, frozen=True, kw_only=True):
 class ServeFailure(Part, frozen=True, kw_only=True):
     """A failed request.
 
-    It has the number of the request, from 0, the reason, and the HTTP status, which is 0 if there was no response. It
-    also has the number of chunks with content before the failure.
+    It contains the number of the request, counted from 0, the reason, and the HTTP status, which is 0 if there was no
+    response. It also contains the number of chunks with content before the failure.
     """
 
     number: int
@@ -122,9 +122,9 @@ class ServeCounters(Part, frozen=True, kw_only=True):
 
 
 class ServeLoad(Part, frozen=True, kw_only=True):
-    """A point in time, in seconds, and the load from then on.
+    """The load from a point in time, in seconds.
 
-    The load is the number of streams that wait for their first token, and of those that decode.
+    The load is the number of streams that wait for their first token, and the number of streams that decode.
     """
 
     at: float
@@ -135,8 +135,8 @@ class ServeLoad(Part, frozen=True, kw_only=True):
 class ServeServer(Part, frozen=True, kw_only=True):
     """A server that was started for the run.
 
-    It has the programs, arguments and variables. `trace` is the server's final summary of its steps, null if not
-    requested. `graphs_reused` is null if unknown.
+    It contains the programs, arguments and variables. `trace` is the server's final summary of its steps, or null if
+    not requested. `graphs_reused` is null if unknown.
     """
 
     programs: str
@@ -151,15 +151,12 @@ class ServeServer(Part, frozen=True, kw_only=True):
 class ServeDocument(Document, frozen=True, kw_only=True, tag="patchstack.serve/1"):
     """A run against a server.
 
-    `valid` is false if `problems` has entries. `marks` are warnings for the reader.
-
-    Latencies are in ms: `ttft_ms` to the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` per
-    token, `e2e_ms` to the last content, `queue_ms` in the client, and `connect_ms` for the connection.
-
-    `tps` is the number of tokens divided by `wall_s`. `slo` has limits in ms. `goodput` is the number of requests per
-    second that met all limits.
-
-    `record` is the sha256 of the record with the time of every chunk. The record is kept, compressed, under that name.
+    `valid` is false if `problems` has entries. `marks` are warnings for the reader. Latencies are in ms: `ttft_ms` to
+    the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` per token, `e2e_ms` to the last
+    content, `queue_ms` in the client, and `connect_ms` for the connection. `tps` is the number of tokens divided by
+    `wall_s`. `slo` contains the limits in ms. `goodput` is the number of requests per second that met all limits.
+    `record` is the sha256 of the record, which contains the time of every chunk. The record is stored, compressed,
+    under this name.
     """
 
     url: str

@@ -17,7 +17,8 @@ class TrailerEntry(Part, frozen=True, kw_only=True):
 class FileEntry(Part, frozen=True, kw_only=True):
     """A file that the patch touches.
 
-    It has the number of added and removed lines, both 0 for a binary file. `was` is the old name of a renamed file.
+    It contains the numbers of added and removed lines, both 0 for a binary file. `was` is the old name of a renamed
+    file.
     """
 
     path: str
@@ -30,7 +31,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class ShowDocument(Document, frozen=True, kw_only=True, tag="patchstack.show/1"):
     """A patch of a series.
 
-    It has the message, the trees before and after the patch, the result of verify, and the diff with context.
+    It contains the message, the trees before and after the patch, the result of verify, and the diff with context.
     """
 
     series: str

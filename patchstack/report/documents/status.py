@@ -11,10 +11,7 @@ from patchstack.series.status.surface import Surface
 
 
 class PinEntry(Part, frozen=True, kw_only=True):
-    """The pin.
-
-    It has the commit, the commit time (ISO 8601), and the age in whole days.
-    """
+    """The pin: the commit, the commit time (ISO 8601), and the age in whole days."""
 
     commit: str
     subject: str

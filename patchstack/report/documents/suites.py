@@ -13,9 +13,9 @@ class SuiteGate(Part, frozen=True, kw_only=True):
 
 
 class SuiteEntry(Part, frozen=True, kw_only=True):
-    """One suite.
+    """One suite: its name, its purpose, and its gates.
 
-    It has the name, the purpose (empty if not given), and the gates in the order in which they run.
+    The purpose is empty if none is given. The gates are in the order in which they run.
     """
 
     suite: str

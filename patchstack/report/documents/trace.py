@@ -1,6 +1,6 @@
 """`patchstack.trace/1`: a log as `patchstack trace read` and `check` print it.
 
-This module also has the comparison of two logs.
+This module also defines the document for the comparison of two logs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from patchstack.verdict import Verdict
 class TraceSource(Part, frozen=True, kw_only=True):
     """A log that was read.
 
-    It has the name (`-` is standard input) and the size in bytes. If the log changed while it was read, it also tells
-    how.
+    It contains the name (`-` is standard input) and the size in bytes. If the log changed while it was read, it also
+    describes the change.
     """
 
     name: str
@@ -28,11 +28,11 @@ class TraceSource(Part, frozen=True, kw_only=True):
 
 
 class TraceGraphs(Part, frozen=True, kw_only=True):
-    """Graphs in the records.
+    """The graphs in the records.
 
-    It has the number of complete graphs. It also has the number of calls in each complete graph, if this number is the
-    same for all, and the number of calls in a graph that the limit cut. `known` is false if the records do not show
-    where graphs end.
+    They are described by the number of complete graphs, by the number of calls in each complete graph if it is the same
+    for all, and by the number of calls in a graph that the limit cut. `known` is false if the records do not show where
+    graphs end.
     """
 
     known: bool
@@ -42,9 +42,9 @@ class TraceGraphs(Part, frozen=True, kw_only=True):
 
 
 class TraceBucket(Part, frozen=True, kw_only=True):
-    """A bucket of a histogram.
+    """A bucket of a histogram: the number of values from `low` to `high`.
 
-    It has the number of values from `low` to `high`. `high` is null if there is no upper edge.
+    `high` is null if there is no upper edge.
     """
 
     low: int
@@ -55,8 +55,8 @@ class TraceBucket(Part, frozen=True, kw_only=True):
 class TraceCell(Part, frozen=True, kw_only=True):
     """Equal records.
 
-    `values` has the values by key, with `N` in place of layer numbers. `calls` counts the calls in complete graphs.
-    `left_out` counts the calls in a graph that the limit cut. `operations` and `bytes` are totals over all `calls`,
+    `values` maps keys to values, with `N` in place of layer numbers. `calls` counts the calls in complete graphs.
+    `left_out` counts the calls in a graph that the limit cut. `operations` and `bytes` are totals over all `calls`, or
     null if the shapes do not determine them.
     """
 
@@ -70,7 +70,7 @@ class TraceCell(Part, frozen=True, kw_only=True):
 class TraceSpread(Part, frozen=True, kw_only=True):
     """The distribution of calls.
 
-    It has the number of distinct values, the entropy in bits, and the most frequent value with its share (0 to 1).
+    It contains the number of distinct values, the entropy in bits, and the most frequent value with its share (0 to 1).
     """
 
     distinct: int
@@ -82,7 +82,7 @@ class TraceSpread(Part, frozen=True, kw_only=True):
 class TracePoints(Part, frozen=True, kw_only=True):
     """Values over time.
 
-    Each point is the sum of `counts` samples. `values` has a list of sums for each point.
+    Each point is the sum of `counts` samples. `values` contains a list of sums for each point.
     """
 
     columns: tuple[str, ...]
@@ -94,13 +94,9 @@ class TraceRecords(Part, frozen=True, kw_only=True):
     """One kind of record.
 
     `bounded` is true if there may have been more records than were written. `invalid` is true if the records contradict
-    the summary or themselves: then the counts must not be used.
-
-    `counters` and `histograms` are the totals over the summaries of all processes, and `largest` has their maximum
-    values.
-
-    Calls for up to `decode_tokens` tokens are counted in `decode_like`, all others in `prefill_like`. Both are null for
-    records without a token count.
+    the summary or themselves; then the counts must not be used. `counters` and `histograms` are the totals over the
+    summaries of all processes, and `largest` contains their maximum values. Calls for up to `decode_tokens` tokens are
+    counted in `decode_like`, all others in `prefill_like`. Both are null for records without a token count.
     """
 
     name: str
@@ -128,10 +124,10 @@ class TraceRecords(Part, frozen=True, kw_only=True):
 
 
 class TraceCheck(Part, frozen=True, kw_only=True):
-    """One check.
+    """One check: the condition, both sides as text, and the verdict.
 
-    It has the condition, both sides as text, and the verdict: PASS, FAIL, or INVALID if the log does not show it.
-    `spoils` tells what must not be used after a FAIL: `records`, or keys of a summary.
+    The verdict is PASS, FAIL, or INVALID if the log does not show the result. `spoils` lists what must not be used
+    after a FAIL: `records`, or keys of a summary.
     """
 
     trace: str
@@ -145,7 +141,7 @@ class TraceCheck(Part, frozen=True, kw_only=True):
 class TraceFact(Part, frozen=True, kw_only=True):
     """A single figure as the screen shows it.
 
-    `invalid` tells why the figure must not be used; empty if the figure may be used.
+    `invalid` is the reason why the figure must not be used; it is empty if the figure may be used.
     """
 
     trace: str
@@ -156,7 +152,7 @@ class TraceFact(Part, frozen=True, kw_only=True):
 
 
 class TraceExpected(Part, frozen=True, kw_only=True):
-    """An expectation and its result: PASS, FAIL, or INVALID if the log does not show it."""
+    """An expectation and its result: PASS, FAIL, or INVALID if the log does not show the result."""
 
     text: str
     verdict: str
@@ -197,7 +193,7 @@ class TracePair(Part, frozen=True, kw_only=True):
     """The calls of one route (with types) and shape in both logs, and their total work.
 
     `about` is empty if the row is about a whole route. `change` is same, more, less, new, gone, or not seen. `not seen`
-    means that the records were bounded.
+    means that the log does not contain all records.
     """
 
     trace: str

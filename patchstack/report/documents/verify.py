@@ -24,8 +24,8 @@ class BaseEntry(Part, frozen=True, kw_only=True):
 class ProblemEntry(Part, frozen=True, kw_only=True):
     """One reason why a patch does not apply.
 
-    `path` is the source file (empty if none is named). `hunk` counts from 1 within the diff of that file. `line` is the
-    line of the patch file, from 1. `hunk` and `line` are null if unknown.
+    `path` is the source file; it is empty if none is named. `hunk` counts from 1 within the diff of that file. `line`
+    is the line of the patch file, counted from 1. `hunk` and `line` are null if unknown.
     """
 
     fault: str
@@ -81,7 +81,7 @@ class DriftEntry(Part, frozen=True, kw_only=True):
 class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify/1"):
     """The result for one series.
 
-    `holds` is null if there was nothing to compare with and every patch applied. `checks` is null if no checks were
+    `holds` is null if every patch applied and there was nothing to compare with. `checks` is null if no checks were
     run.
     """
 
