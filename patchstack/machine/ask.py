@@ -1,7 +1,7 @@
 """Run small programs on the machine that has the GPU, and get their exit code and output.
 
-The programs run on this machine, over ssh, or in a container if only a Docker engine of the machine is known. They are
-small POSIX sh scripts in all three cases, and the same code reads their output.
+The programs run directly on this machine, over ssh, or in a container if the machine is reachable only through a Docker
+engine. In all three cases, they are small POSIX sh scripts, and the same code reads their output.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from patchstack.process import ProgramTimeout, clean_environment, run
 from patchstack.tasks import task
 
 Ask = Callable[[Sequence[str]], tuple[int, str]]
-"""The type of functions that run a program on the machine. They return its exit code, and its stdout and stderr as one
-text. They raise `MissingError` if the machine or the program does not exist or does not answer in time. They may be
-called from any thread."""
+"""The type of functions that run a program on the machine.
+
+They return the exit code of the program, and its stdout and stderr as one text. They raise `MissingError` if the
+machine or the program does not exist or does not answer in time. They may be called from any thread.
+"""
 
 SECONDS = 90.0
 _MOST = 8 << 20
@@ -28,8 +30,11 @@ _MOST = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The directory of a GPU's lock, on the machine with the GPU. `~/` is the user's home directory on that machine. If
-    `if_there` is set, the directory is used only if it already has an owner file."""
+    """The directory of a GPU's lock, on the machine with the GPU.
+
+    `~/` is the user's home directory on that machine. If `if_there` is set, the directory is used only if it already
+    contains an owner file.
+    """
 
     path: str
     if_there: bool = False
@@ -124,8 +129,10 @@ def through(
 
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
-    """Return the way to run programs on the machine of an engine: directly on this machine, over ssh for an engine over
-    ssh, otherwise in a container. `open_another` opens the same engine again.
+    """Return the way to run programs on the machine of an engine.
+
+    The programs run directly on this machine, over ssh for an engine over ssh, and otherwise in a container.
+    `open_another` opens the same engine again.
 
     Raises `UsageError` if a container is needed and `image` is None.
     """

@@ -1,7 +1,9 @@
 """Draw Vega-Lite specifications as static SVG. Needs the optional group `[plots]`.
 
-The picture has no script and loads nothing. Text and axes have the colour of the surrounding page (`currentColor`); as
-a separate file the picture follows the reader's light or dark scheme. The colours of `PALETTE` are readable on both.
+The picture contains no script and loads nothing. On a page, text and axes have the colour of the page (`currentColor`).
+As a separate file, the picture follows the reader's light or dark scheme. The colours of `PALETTE` are readable on
+both.
+
 Sources: https://vega.github.io/vega-lite/docs/ and the package vl-convert-python, which runs Vega without a browser.
 """
 
@@ -26,7 +28,10 @@ Pictures change only if this version or the package changes.
 """
 
 PALETTE = ("#3b7fd4", "#c96a0a", "#2b8f67", "#b5519a", "#8a6cd0", "#a3800f", "#cf4f4a", "#4b8a9b")
-"""Colours for the series of a plot. Each has a contrast of at least 3 to white and to the background of a dark page."""
+"""Colours for the series of a plot.
+
+Each has a contrast of at least 3 to white and to the background of a dark page.
+"""
 
 _FONTS = {
     "sans-serif": "system-ui, -apple-system, 'Segoe UI', sans-serif",
@@ -98,7 +103,7 @@ _ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
 def require_plots() -> None:
     """Raise `MissingError` if the package that draws is not installed.
 
-    The test is quick, so call it before the work.
+    This check is quick, so call it before the work.
     """
     if importlib.util.find_spec("vl_convert") is None:
         raise PackageMissing(

@@ -1,6 +1,6 @@
 """Write a run against a server as one HTML page.
 
-It has tables, the load over time, distributions, and a timeline of the requests.
+The page contains tables, the load over time, distributions, and a timeline of the requests.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def require_page() -> None:
 class Gaps:
     """The gaps in the streams of all requests, in ms.
 
-    `tokens` has the gaps between tokens (ITL); empty if the token count of a chunk is unknown. `chunks` has the gaps
-    between chunks with content (ICL).
+    `tokens` contains the gaps between tokens (ITL); it is empty if the token count of a chunk is unknown. `chunks`
+    contains the gaps between chunks with content (ICL).
     """
 
     tokens: Sequence[float]

@@ -123,7 +123,7 @@ def _costliest(surface: Surface) -> list[str]:
 
 
 def patches_table(status: SeriesStatus) -> Table:
-    """Return a table of every patch: its state by verify, and the metadata of its trailers.
+    """Return a table of every patch: its state according to verify, and the metadata of its trailers.
 
     Empty columns are omitted.
     """

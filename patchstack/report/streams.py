@@ -39,7 +39,10 @@ _manner = [(When.AUTO, False, False)]  # --color, --quiet, error codes; not a cl
 
 @contextmanager
 def manners() -> Iterator[None]:
-    """Restore the output options after the block. A command may run other commands in this process."""
+    """Restore the output options after the block.
+
+    This is needed because a command may run other commands in this process.
+    """
     before = _manner[0]
     try:
         yield
@@ -67,9 +70,9 @@ _besides: list[Callable[[], AbstractContextManager[None]]] = []
 
 
 def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-    """Register a context manager that `printing` enters, to hide a changing line of a terminal.
+    """Register a context manager that hides a changing line of a terminal.
 
-    Return a function that unregisters it.
+    `printing` enters it. Return a function that unregisters it.
     """
     _besides.append(aside)
     return lambda: _besides.remove(aside)
@@ -77,7 +80,7 @@ def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], No
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Clear the changing line of a terminal during the block, in which other text is printed."""
+    """Hide the changing line of a terminal while the block prints other text."""
     if _besides:
         with _besides[-1]():
             yield
@@ -93,7 +96,7 @@ def terminal(stream: Stream) -> bool:
 def coloured(stream: Stream) -> bool:
     """Return whether the stream gets colour.
 
-    The first of these decides: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream is a terminal.
+    The first of these that is set decides: `--color`, NO_COLOR, FORCE_COLOR. Otherwise, a terminal gets colour.
     """
     chosen = _manner[0][0]
     if chosen is not When.AUTO:

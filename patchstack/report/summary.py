@@ -108,7 +108,10 @@ def _verify(document: VerifyDocument) -> Iterator[str]:
 
 
 def _checks(checks: Sequence[CheckEntry], since: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
-    """Yield a table of checks. `since` has, by check name, the upstream commit that made the check fail."""
+    """Yield a table of checks.
+
+    `since` maps the name of a check to the upstream commit that made the check fail.
+    """
     if not checks:
         return
     yield ""

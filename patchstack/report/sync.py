@@ -129,7 +129,7 @@ def _how(item: Item) -> str:
 def report_lines(state: SyncState) -> Iterator[str]:
     """Yield the plain-text report of a finished sync.
 
-    It has counts, toolchain changes, notes, the resulting tree and branch, and the checks.
+    It contains counts, toolchain changes, notes, the resulting tree and branch, and the checks.
     """
     report = report_entry(state)
     if report is None:

@@ -1,4 +1,7 @@
-"""Print tables. On a terminal they are fitted to its width. Elsewhere every cell is printed in full."""
+"""Print tables.
+
+On a terminal, they are fitted to its width. Elsewhere, every cell is printed in full.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,11 @@ _SPARE = 24  # minimum width of a spare column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Column titles and rows of text.
+    """The column titles and rows of a table, as text.
 
-    `styles` maps the text of a cell to a colour. A meaning is never shown by colour alone. `gives` has, by title, the
-    columns that may shrink on a terminal. Other columns, such as ids, verdicts, numbers and names, are never cut.
+    `styles` maps the text of a cell to a colour. A meaning is never shown by colour alone. `gives` maps the titles of
+    the columns that may shrink on a terminal to how they shrink. Other columns, such as ids, verdicts, numbers and
+    names, are never cut.
     """
 
     titles: Sequence[str]
@@ -51,8 +55,10 @@ class Table:
 
 
 def print_table(table: Table) -> None:
-    """Print a table to stdout. The table is fitted to the width of a terminal. Elsewhere every cell is printed in
-    full."""
+    """Print a table to stdout.
+
+    On a terminal, the table is fitted to its width. Elsewhere, every cell is printed in full.
+    """
     table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
     if terminal(sys.stdout):
         from rich.console import Console
@@ -115,7 +121,7 @@ def print_fitted(table: Table, console: Console) -> None:
 
 
 def _without_spare(table: Table, width: int) -> Table:
-    """Return the table. Spare columns are removed if they would make other columns shrink."""
+    """Remove the spare columns of a table if they would make other columns shrink."""
     spare = [title for title in table.titles if table.gives.get(title) is Give.SPARE]
     if not spare:
         return table
@@ -139,7 +145,7 @@ def _whole(table: Table) -> list[int]:
 def _fitted(table: Table, width: int) -> list[int] | None:
     """Return the width of every column so that all columns fit.
 
-    The widest column that may shrink is made smaller. Return None if the columns cannot fit.
+    The widest column that may shrink is made smaller. Returns None if the columns cannot fit.
     """
     from rich.cells import cell_len
 
@@ -170,7 +176,10 @@ def _fitted(table: Table, width: int) -> list[int] | None:
 
 
 def _print_blocks(table: Table, console: Console) -> None:
-    """Print every row as lines of title and cell, for a terminal that is too narrow for columns. Nothing is cut."""
+    """Print every row as lines of title and cell.
+
+    Used for a terminal that is too narrow for columns. Nothing is cut.
+    """
     from rich.table import Table as Grid
     from rich.text import Text
 

@@ -28,10 +28,10 @@ _PLAIN = 30.0  # seconds between two lines if stderr is not a terminal
 
 
 class TaskScreen:
-    """Shows the open tasks. It is a `patchstack.tasks.Watcher`.
+    """Shows the open tasks.
 
-    `durations` returns the directory in which durations are stored. `durations` is called only if a duration is needed.
-    Durations are also stored with `--quiet`.
+    This class is a `patchstack.tasks.Watcher`. `durations` returns the directory in which durations are stored. It is
+    called only if a duration is needed. Durations are also stored with `--quiet`.
     """
 
     def __init__(self, durations: Callable[[], Path], *, stream: TextIO | None = None) -> None:
@@ -114,7 +114,7 @@ class TaskScreen:
     def _expected(self, task: Task) -> float | None:
         """Return the seconds that a task is expected to take.
 
-        The duration is looked up when the task is first shown, because most tasks are never shown.
+        The duration is read when the task is first shown, because most tasks are never shown.
         """
         if self._recalled is None or self._recalled[0] is not task:
             self._recalled = task, recalled_duration(self._durations(), task.key) if task.key else None
@@ -148,8 +148,8 @@ def what(tasks: Sequence[Task]) -> str:
 def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
     """Return the progress of the tasks.
 
-    It has the elapsed and, if known, the expected time of the outermost task. The expected time is the duration of the
-    last task of the same kind. Without such a duration, it is computed from the finished items.
+    It contains the elapsed and, if known, the expected time of the outermost task. The expected time is the duration of
+    the last task of the same kind. If no duration is stored, it is computed from the finished items.
     """
     elapsed = now - tasks[0].began
     inner = next((task for task in reversed(tasks) if task.total), None)
@@ -166,7 +166,7 @@ def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
 def fitted(text: str, tail: str, width: int) -> str:
     """Return the text and its tail in one line of a terminal.
 
-    The end of the text is cut off. The tail is kept.
+    If the line is too long, the end of the text is cut off, and the tail is kept.
     """
     from rich.cells import cell_len, set_cell_size
 

@@ -21,8 +21,8 @@ _INVALID = Verdict.INVALID.value
 def print_traced(traced: Traced, *, everything: bool = False) -> None:
     """Print the contents of a log.
 
-    Each log and each trace has a line, and tables follow. Without `everything`, tables have only the rows with the most
-    calls.
+    Each log and each trace has a line, and the tables follow. Without `everything`, tables contain only the rows with
+    the most calls.
     """
     for line in log_lines(traced):
         print(printable(line))
@@ -49,7 +49,8 @@ def print_traced(traced: Traced, *, everything: bool = False) -> None:
 def log_lines(traced: Traced) -> Iterator[str]:
     """Yield a line for the log, then one for each trace.
 
-    The line of a trace has the number of records, the total, and the number of records in an incomplete last graph.
+    The line of a trace contains the number of records, the total, and the number of records in an incomplete last
+    graph.
     """
     reading = traced.reading
     yield f"{traced.name}: {_many(reading.lines, 'line')}, {reading.size:,} bytes"
@@ -180,7 +181,7 @@ def fact_table(traced: Traced) -> Table:
 
 
 def answer_table(traced: Traced) -> Table:
-    """Return a table of expectations, each with what the log shows."""
+    """Return a table of expectations, each with what the log shows about it."""
     rows = [(one.expectation.text, verdict_of_answer(one).value, one.why) for one in traced.answers]
     gives = {"expected": Give.WORDS, "found": Give.WORDS}
     return Table(titles=("expected", "verdict", "found"), rows=rows, styles=VERDICTS, gives=gives)
@@ -198,7 +199,7 @@ def print_checks(traced: Traced, *, everything: bool = False) -> None:
 
 
 def finding_table(found: Sequence[LogCheck]) -> Table:
-    """Return a table of checks. It shows both sides of each check."""
+    """Return a table of checks, with both sides of each check."""
     rows = [(one.trace, one.what, verdict_of_finding(one).value, one.said, one.found) for one in found]
     return Table(
         titles=("trace", "check", "verdict", "one side", "other side"),

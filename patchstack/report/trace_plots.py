@@ -1,6 +1,6 @@
 """Plot a log.
 
-Plots show shapes by route, the tokens that a server admits in each step, and the reuse of graphs over time.
+The plots show shapes by route, the tokens that a server admits in each step, and the reuse of graphs over time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def prepare(directory: Path) -> None:
 
 
 def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
-    """Write every plot that the log has figures for, and yield the path of each.
+    """Write every plot for which the log contains figures, and yield the path of each.
 
     Raises `UsageError` if the log has no figures.
     """
@@ -72,8 +72,8 @@ def _file_name(name: str) -> str:
 def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
     """Return bars of calls for the most frequent shapes, coloured by route.
 
-    A shape is written above its bar, because it is too long for the space beside the bar on a narrow page. The common
-    part of all shapes is written once, under the title.
+    A shape is written above its bar, because it is too long for the space beside the bar on a narrow page. The part
+    that all shapes share is written once, under the title.
     """
     rows = by_shape(trace)
     totals: dict[str, int] = {}

@@ -50,7 +50,7 @@ def _number(row: Row, shared: frozenset[int]) -> str:
 
 
 def _shared(result: Verification) -> frozenset[int]:
-    """Return the numbers that several patches share."""
+    """Return the numbers that more than one patch has."""
     counts = Counter(row.number for row in result.rows if row.number is not None)
     return frozenset(number for number, count in counts.items() if count > 1)
 
@@ -58,7 +58,7 @@ def _shared(result: Verification) -> frozenset[int]:
 def truth(result: Verification) -> str:
     """Return the summary line.
 
-    It has the base, the applied tree, the expected tree with its origin, and whether the series holds.
+    It contains the base, the applied tree, the expected tree with its origin, and whether the series holds.
     """
     word = {True: "holds", False: "does not hold", None: "not compared"}[result.holds]
     expected = "nothing to compare with"
@@ -94,7 +94,10 @@ def explanation(result: Verification) -> Iterator[str]:
 
 
 def _span(numbers: list[str]) -> str:
-    """Return numbers for a sentence. If there are many, only the first and the last are named."""
+    """Return the numbers as text for a sentence.
+
+    If there are many, only the first and the last are named.
+    """
     return ", ".join(numbers) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]} ({len(numbers)} patches)"
 
 

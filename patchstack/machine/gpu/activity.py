@@ -1,5 +1,7 @@
-"""Read the activity on a machine from the output of the probe. Pure functions. A value that could not be read is
-None."""
+"""Read the activity on a machine from the output of the probe.
+
+All functions are pure. A value that could not be read is None.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A running container. `owner` and `job` are the labels of patchstack's containers; empty for other containers."""
+    """A running container.
+
+    `owner` and `job` are the labels of patchstack's containers; they are empty for other containers.
+    """
 
     id: str
     name: str
@@ -134,9 +139,10 @@ def _apps(said: Reply | None) -> tuple[App, ...] | None:
 
 
 def _busy(parts: Parts, cpus: int | None) -> float | None:
-    """Return the mean number of busy CPUs between two readings of /proc/stat. Return None if one is missing.
+    """Return the mean number of busy CPUs between two readings of /proc/stat.
 
-    Its fields are user nice system idle iowait irq softirq steal, in ticks (proc(5)).
+    Return None if a reading is missing. The fields of the file are user nice system idle iowait irq softirq steal, in
+    ticks (proc(5)).
     """
     before, after = (_ticks(parts.get(name)) for name in ("stat", "stat_later"))
     if before is None or after is None or cpus is None or sum(after) <= sum(before):

@@ -1,4 +1,7 @@
-"""Find the class of a machine's GPUs, and what their results prove about a GB10. Pure functions."""
+"""Find the class of a machine's GPUs, and what their results prove about a GB10.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from enum import StrEnum
 
 
 class GpuClass(StrEnum):
-    """Classes of GPUs. Results of different classes must not be mixed. The first two names are also used in the file
-    hardware.txt of the serving harnesses."""
+    """Classes of GPUs. Results of different classes must not be mixed.
+
+    The first two names are also used in the file hardware.txt of the serving harnesses.
+    """
 
     GB10_OR_WORKSTATION_BLACKWELL = "gb10_or_workstation_blackwell"
     DATACENTER_BLACKWELL = "datacenter_blackwell"
@@ -31,9 +36,10 @@ _BY_NAME = (
 
 
 def classify(name: str, capability: str | None) -> GpuClass:
-    """Return the class of a GPU, from its compute capability (CUDA C++ Programming Guide, compute capabilities).
+    """Return the class of a GPU, from its compute capability.
 
-    The name decides if the capability is unknown, or if datacenter and consumer chips share it.
+    The name decides if the capability is unknown, or if datacenter and consumer chips share it. Source: CUDA C++
+    Programming Guide, compute capabilities.
     """
     if capability is None:
         return next((kind for pattern, kind in _BY_NAME if pattern.search(name)), GpuClass.UNKNOWN)
@@ -62,9 +68,10 @@ _NO_DIGESTS = "transcript digests and op totals from a GB10 are not valid here; 
 
 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
-    """Return the conclusions about a GB10 that results of a GPU class allow, as sentences. The most important is first.
+    """Return, as sentences, what results of a GPU class prove about a GB10.
 
-    Source for the fact that only 12.x has the FP4 kernels: ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
+    The most important sentence is first. Source for the fact that only 12.x has the FP4 kernels: ggml's
+    `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
     """
     if kind is GpuClass.GB10_OR_WORKSTATION_BLACKWELL:
         if capabilities == {"12.1"}:

@@ -151,7 +151,10 @@ def look(
 
 
 def let_go_of(ask: Ask, holder: Holder) -> bool:
-    """Release a lock that another process holds or held. Return False if the lock changed since `holder` was read."""
+    """Release a lock that a different process holds or held.
+
+    Return False if the lock changed since `holder` was read.
+    """
     return _change(ask, holder.place, holder.digest, free_line(holder.owner), "") is not None
 
 
@@ -185,8 +188,11 @@ def gpu_lock(
 
 
 class Held:
-    """A lock that this process has. `notes` describe the owners from which it was taken over. `lost` is the reason why
-    the lock was lost; None if it was not."""
+    """A lock that this process has.
+
+    `notes` describe the previous owners whose locks were taken over. `lost` is the reason why the lock was lost, or
+    None if it was not lost.
+    """
 
     def __init__(self, ask: Ask, owner: Owner, *, tell: Tell | None, beat: float, stale: float) -> None:
         self.owner = owner
@@ -399,8 +405,10 @@ def _now(parts: dict[str, Reply]) -> Now:
 
 
 def end_below(token: str) -> None:
-    """Kill every process that runs under the lock with this token, except this process. Does nothing on a system
-    without /proc."""
+    """Kill every process that runs under the lock with this token, except this process.
+
+    Does nothing on a system without /proc.
+    """
     mark = f"{TOKEN}={token}".encode()
     for pid, environment in processes.environments():
         if pid != os.getpid() and mark in environment:

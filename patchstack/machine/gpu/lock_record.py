@@ -30,7 +30,7 @@ class Standing(StrEnum):
     """The state of a lock.
 
     FREE: nobody has the lock. OURS: this process has it. LIVE: another process has it. DEAD: its owner is gone.
-    FOREIGN: the owner is not patchstack, so it is unknown whether the owner is gone. UNREADABLE: the owner file cannot
+    FOREIGN: its owner is not patchstack, so it is unknown whether the owner is gone. UNREADABLE: the owner file cannot
     be read.
     """
 
@@ -77,8 +77,10 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """The machine with the GPU when the lock was read: its boot id, its PID namespace, and its uptime and clock in
-    seconds."""
+    """The state of the machine with the GPU when the lock was read.
+
+    It contains the boot id, the PID namespace, and the uptime and clock in seconds.
+    """
 
     boot: str
     namespace: str
@@ -129,8 +131,10 @@ def this_process(token: str, purpose: str) -> Owner:
 
 
 def process_here(owner: Owner) -> str | None:
-    """Return the text of /proc/PID/stat for an owner; empty if its process has ended. Return None if the owner belongs
-    to a different machine or PID namespace, or if other processes are not visible."""
+    """Return the text of /proc/PID/stat for an owner, or an empty string if its process has ended.
+
+    Return None if the owner belongs to a different machine or PID namespace, or if other processes are not visible.
+    """
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None

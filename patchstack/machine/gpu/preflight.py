@@ -25,10 +25,12 @@ from patchstack.verdict import Verdict
 GPU_CHECKS = ("gpu", "gpu-apps", "gpu-load", "throttle", "lock")
 NAMES = (*GPU_CHECKS, "containers", "cpu-load")
 _SETTLING = ("gpu-apps", "gpu-load", "throttle", "cpu-load")
-"""The checks that may soon pass without action, for example when a build has just ended."""
+"""The checks that may soon pass without action, for example after a build has ended."""
 _HIDDEN_MEMORY = 1024.0
-"""If processes are not visible, more than this many MiB in use mean that another program uses the GPU. A CUDA context
-alone uses a few hundred."""
+"""The limit for GPU memory in use, in MiB, if processes are not visible.
+
+More memory in use means that another program uses the GPU. A CUDA context alone uses a few hundred MiB.
+"""
 _POLL = 1.5
 
 
@@ -85,7 +87,7 @@ class Preflight:
 
     @property
     def reason(self) -> str:
-        """The reason why the machine is not ready, in one line; empty if it is ready."""
+        """The reason why the machine is not ready, in one line, or an empty string if it is ready."""
         return "; ".join(f"{check.name}: {check.words}" for check in self.checks if not check.ok)
 
 
