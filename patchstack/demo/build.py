@@ -98,8 +98,10 @@ _BROKEN_SERIES = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A series that differs from its fork. `name` is its name in the broken workspace, `what` describes the
-    difference."""
+    """A series that differs from its fork.
+
+    `name` is its name in the broken workspace. `what` describes the difference.
+    """
 
     name: str
     what: str
@@ -112,8 +114,9 @@ MOVED = Broken(name="moved-on", what="the fork has a commit that was never expor
 GOOD, CHANGED, LOST = "paged-next", "coarse-keys", "short-log"
 """The branches of the fork with commits that are not in the series.
 
-GOOD has one more commit, which does not change the model's output. CHANGED and LOST each add one commit to GOOD: the
-commit of CHANGED changes the model's output, and the commit of LOST loses a part of a program's output."""
+GOOD has one more commit, which does not change the model's output. CHANGED and LOST each add one commit to GOOD. The
+commit of CHANGED changes the model's output, and the commit of LOST loses a part of a program's output.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +129,10 @@ class Demo:
 
 
 def build_demo(root: Path) -> Demo:
-    """Create the demo in a directory that is new or empty. Raises `UsageError` if the directory is not empty."""
+    """Create the demo in a directory that is new or empty.
+
+    Raises `UsageError` if the directory is not empty.
+    """
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise AlreadyExists(f"{root} already exists", hint="name a different directory: patchstack demo DIR")
     root.mkdir(parents=True, exist_ok=True)
@@ -189,7 +195,10 @@ def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:
 
 
 class _Repository:
-    """A repository that is being created. Its files are in memory, and its commits are one hour apart."""
+    """A repository that is being created.
+
+    Its files are in memory. Its commits are one hour apart.
+    """
 
     def __init__(self, path: Path, branch: str, start: _Repository | None = None) -> None:
         self.path = path

@@ -28,8 +28,10 @@ def model_file(seed: int) -> bytes:
 
 
 def _tensors() -> Iterator[tuple[str, int, int]]:
-    """Yield the name, columns and rows of each tensor, in the order of the file. The three layers are attention,
-    recurrent, and attention with experts."""
+    """Yield the name, columns and rows of each tensor, in the order of the file.
+
+    The three layers are attention, recurrent, and attention with experts.
+    """
     yield "tok_embd", _WIDTH, _VOCABULARY
     for layer in range(_LAYERS):
         recurrent, experts = layer % 3 == 1, layer % 3 == 2
@@ -51,8 +53,10 @@ def _tensors() -> Iterator[tuple[str, int, int]]:
 
 
 def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
-    """Return random weights for one tensor. They are between -scale and scale; for a norm, 1 is added. Each step is
-    rounded to 32 bits, like a C++ float."""
+    """Return random weights for one tensor.
+
+    The weights are between -scale and scale; for a norm, 1 is added. Each step is rounded to 32 bits, like a C++ float.
+    """
     norm = name.endswith("_norm")
     scale = _float32(0.1 if norm else math.sqrt(_float32(3.0 / (1 if name == "tok_embd" else columns))))
     state = seed
@@ -67,8 +71,10 @@ def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
 
 
 def _bias() -> list[float]:
-    """Return the output bias, which prefers spaces and lower-case letters. Without it, random logits would give text
-    that a terminal cannot show."""
+    """Return the output bias, which prefers spaces and lower-case letters.
+
+    Without this bias, random logits would produce text that a terminal cannot show.
+    """
     return [0.0 if token == 32 or 97 <= token <= 122 else -6.0 for token in range(_VOCABULARY)]
 
 

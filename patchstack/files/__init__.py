@@ -1,2 +1,4 @@
-"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`. This package does not depend on
-git or patches."""
+"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`.
+
+This package does not depend on git or patches.
+"""

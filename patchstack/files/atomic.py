@@ -48,9 +48,10 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace the content of a file in one step. If the path is a link, its target is replaced. If the process is
-    killed, the file has either its old or its new content. Without `mode`, an existing file keeps its mode, and a new
-    file gets the default mode.
+    """Replace the content of a file in one step.
+
+    If the path is a link, its target is replaced. If the process is killed, the file has either its old or its new
+    content. Without `mode`, an existing file keeps its mode, and a new file gets the default mode.
 
     Raises `OSError`, and then nothing has changed.
     """

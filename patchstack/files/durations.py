@@ -1,4 +1,4 @@
-"""Store how long tasks took on this machine, to estimate how long they will take next time."""
+"""Store how long tasks took on this machine, to estimate the time of later runs."""
 
 from __future__ import annotations
 

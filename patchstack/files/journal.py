@@ -112,8 +112,10 @@ _MARK = "made-by-patchstack"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of one path. `content` is the new content; None removes the path. The content of a link is its
-    target."""
+    """A change of one path.
+
+    `content` is the new content, or None to remove the path. The content of a link is its target.
+    """
 
     path: str
     content: bytes | None
@@ -123,8 +125,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """An entry of the journal. `staged` is the name of the new file in the stage; None if the path is removed. `kept`
-    is the name of the saved old file; None if the path did not exist."""
+    """An entry of the journal.
+
+    `staged` is the name of the new file in the stage, or None if the path is removed. `kept` is the name of the saved
+    old file, or None if the path did not exist.
+    """
 
     path: str
     staged: str | None
@@ -137,8 +142,11 @@ def unfinished(directory: Path) -> bool:
 
 
 def install(directory: Path, changes: Sequence[Change]) -> None:
-    """Write all changes; if one cannot be written, write none. The caller must hold the lock of the directory. Raises
-    `UsageError` if the name of the stage is used by something else, and `MissingError` if writing fails."""
+    """Write all changes, or none if one of them cannot be written.
+
+    The caller must hold the lock of the directory. Raises `UsageError` if the name of the stage is used by something
+    else, and `MissingError` if writing fails.
+    """
     if not changes:
         return
     stage = directory / STAGE
@@ -163,8 +171,10 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
 
 
 def resume(directory: Path) -> int:
-    """Finish the changes of a killed run, and return the number of changed paths. Return 0 if there is nothing to
-    finish."""
+    """Finish the changes of a killed run, and return the number of changed paths.
+
+    Return 0 if there is nothing to finish.
+    """
     with locked_directory(directory, WHO):
         stage = directory / STAGE
         if not unfinished(directory):
@@ -306,8 +316,10 @@ def _is_step(entry: Any) -> bool:
 
 
 def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
-    """Raise `ConfigError` if a path in the journal is outside of the directory, passes through a link, or belongs to
-    git or to the stage."""
+    """Raise `ConfigError` if the journal contains a path that must not be changed.
+
+    Such a path is outside of the directory, passes through a link, or belongs to git or to the stage.
+    """
     parts = path.split("/")
     bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
     parents = [directory.joinpath(*parts[:depth]) for depth in range(1, len(parts))] if not bad else []
@@ -323,8 +335,11 @@ def _remove_empty(path: Path) -> None:
 
 
 def _mode(old: Path, executable: bool) -> int:
-    """Return the permissions for a new file: the permissions of the file that it replaces, or the default permissions.
-    The executable bits are set or cleared."""
+    """Return the permissions for a new file.
+
+    They are the permissions of the file that it replaces, or the default permissions. The executable bits are set or
+    cleared.
+    """
     bits = None
     with contextlib.suppress(OSError):
         status = old.lstat()

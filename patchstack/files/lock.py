@@ -1,6 +1,8 @@
-"""Lock a file or a directory for one process at a time. No other module uses `flock`. The kernel releases a lock when
-all processes that have its descriptor have ended, even if they are killed. A child process that inherits the descriptor
-therefore holds the lock, too."""
+"""Lock a file or a directory for one process at a time.
+
+No other module uses `flock`. The kernel releases a lock when all processes that have its descriptor have ended, even if
+they are killed. Therefore a child process that inherits the descriptor holds the lock, too.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ from patchstack.causes import Busy, NotWritable
 
 @contextlib.contextmanager
 def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[int]:
-    """Hold the lock of a file while the body runs, and yield its descriptor. The file is created if it is missing, and
-    is not removed. If a different process holds the lock, `busy` is called with the name of that process, such as
-    "process 123". Then this function waits for the lock. An exception from `busy` cancels the wait.
+    """Hold the lock of a file while the body runs, and yield its descriptor.
+
+    The file is created if it is missing, and is not removed. If a different process holds the lock, `busy` is called
+    with the name of that process, such as "process 123". Then this function waits for the lock. An exception from
+    `busy` cancels the wait.
 
     Raises `OSError` if the file cannot be opened.
     """
@@ -100,14 +104,18 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 
 GRACE = 2.0
-"""How long the lock of a directory may remain after its process was killed, in seconds. A child process that was just
-started has the descriptor until its program begins."""
+"""How long the lock of a directory may remain after its process was killed, in seconds.
+
+A child process that was just started has the descriptor until its program begins.
+"""
 
 
 @contextlib.contextmanager
 def locked_directory(directory: Path, what: str) -> Iterator[int]:
-    """Hold the lock of a directory while the body runs, and yield its descriptor. `what` names the kind of process in
-    messages. If a different process holds the lock, this function tries again for `GRACE` seconds.
+    """Hold the lock of a directory while the body runs, and yield its descriptor.
+
+    `what` names the kind of process in messages. If a different process holds the lock, this function tries again for
+    `GRACE` seconds.
 
     Raises `UsageError` if a different process still holds the lock, and `MissingError` if the directory cannot be
     opened.

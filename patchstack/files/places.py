@@ -1,5 +1,7 @@
-"""The directories of patchstack's caches. Their contents can be computed or fetched again. This module creates no
-directory."""
+"""The directories of patchstack's caches.
+
+Their contents can be computed or fetched again. This module creates no directory.
+"""
 
 from __future__ import annotations
 

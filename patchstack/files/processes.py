@@ -25,8 +25,10 @@ _PROC = "/proc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """A process, from `/proc/PID/stat` (see proc(5)). `state` is field 3, `parent` field 4, `session` field 6 and
-    `start` field 22."""
+    """A process, from `/proc/PID/stat` (see proc(5)).
+
+    `state` is field 3, `parent` field 4, `session` field 6 and `start` field 22.
+    """
 
     state: str
     parent: int
@@ -88,9 +90,9 @@ def only_child(pid: int) -> int | None:
 
 
 def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """Yield the number of each process, and the environment with which it was started, as `NAME=value`.
+    """Yield the number of each process, and the environment with which it was started.
 
-    Processes whose environment cannot be read are omitted.
+    An entry of the environment is `NAME=value`. Processes whose environment cannot be read are omitted.
     """
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
@@ -98,8 +100,10 @@ def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
 
 
 def listening_ports(session: int) -> frozenset[int]:
-    """Return the TCP ports on which the processes of a session listen. Source: proc(5), state 0A in
-    `/proc/PID/net/tcp`."""
+    """Return the TCP ports on which the processes of a session listen.
+
+    Source: proc(5), state 0A in `/proc/PID/net/tcp`.
+    """
     found: set[int] = set()
     for pid, _ in of_session(session):
         found |= _listening(pid)
@@ -166,8 +170,10 @@ TAG = r"([0-9]+)(?:-([0-9a-f]{8}))?"
 """Matches a tag: the process number and the place. File names of earlier versions have no place."""
 _UNKNOWN_PLACE = 3600.0
 _ELSEWHERE = 2 * 86400.0
-"""After this many seconds without writing, a process that is not visible counts as ended. This is longer than the
-longest time that the program of a run may be silent, which is a day."""
+"""After this many seconds without writing, a process that is not visible counts as ended.
+
+This is longer than a day, the longest time for which the program of a run may write nothing.
+"""
 
 
 def tag() -> str:
@@ -195,8 +201,10 @@ def here() -> str:
 
 
 def left_behind(tagged: str, path: Path) -> bool:
-    """Return whether a file or directory belongs to a process that has certainly ended. `tagged` is the tag in its
-    name. Return False if `tagged` is not a valid tag."""
+    """Return whether a file or directory belongs to a process that has certainly ended.
+
+    `tagged` is the tag in its name. Return False if `tagged` is not a valid tag.
+    """
     found = re.fullmatch(TAG, tagged)
     if found is None:
         return False
@@ -205,9 +213,11 @@ def left_behind(tagged: str, path: Path) -> bool:
 
 
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
-    """Return whether a process has certainly ended. `place` is None in file names of earlier versions. `silent` is the
-    time since the process last wrote, in seconds. If a new process has the same number, the old one counts as
-    running."""
+    """Return whether a process has certainly ended.
+
+    `place` is None in file names of earlier versions. `silent` is the time since the process last wrote, in seconds. If
+    a new process has the same number, the old one counts as running.
+    """
     if place == here():
         return not _in_use(pid)
     if place is None:
@@ -227,8 +237,10 @@ def _in_use(pid: int) -> bool:
 
 
 def _silence(path: Path) -> float:
-    """Return the seconds since a file, or anything in a directory, was last written. Return 0 if it is missing or
-    unreadable."""
+    """Return the seconds since a file, or anything in a directory, was last written.
+
+    Return 0 if the file or directory is missing or unreadable.
+    """
     try:
         newest = path.lstat().st_mtime
         if path.is_dir() and not path.is_symlink():

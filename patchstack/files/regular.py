@@ -8,12 +8,17 @@ import stat
 from pathlib import Path
 
 LARGEST = 256 << 20
-"""The default limit in bytes. No lock, workspace file or record is nearly as large."""
+"""The default limit in bytes.
+
+Every lock, workspace file and record is much smaller.
+"""
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the content of a regular file. Links are followed. Raises `OSError` if it is not a regular file, or is
-    larger than `largest` bytes."""
+    """Return the content of a regular file. Links are followed.
+
+    Raises `OSError` if the path is not a regular file, or if the file is larger than `largest` bytes.
+    """
     # Without O_NONBLOCK, opening a FIFO waits for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
         found = os.fstat(file.fileno())

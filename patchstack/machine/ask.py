@@ -41,15 +41,21 @@ class Place:
 
 
 PLACES = (Place(path="/tmp/patchstack-gpu.lock"), Place(path="~/gpu_bench_lock", if_there=True))  # noqa: S108  (to be found by all)
-"""The directories of a GPU's lock. The first is patchstack's own, which all users of a machine share. The second is
-used by hand-written benchmark scripts; its file `owner` has `FREE released-by-NAME EPOCH` or the name of the owner."""
+"""The directories of a GPU's lock.
+
+The first is patchstack's own, which all users of a machine share. The second is used by hand-written benchmark scripts.
+Its file `owner` contains `FREE released-by-NAME EPOCH` or the name of the owner.
+"""
 _IN_CONTAINERS = Volume(name="patchstack-gpu-lock", target="/lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The way to run programs on the machine of an engine. `ask` runs a program there, `places` are the directories of
-    the GPU's lock, and `how` describes the connection in words."""
+    """The way to run programs on the machine of an engine.
+
+    `ask` runs a program there, `places` are the directories of the GPU's lock, and `how` describes the connection in
+    words.
+    """
 
     ask: Ask
     places: tuple[Place, ...]
@@ -57,8 +63,10 @@ class Reach:
 
 
 def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> Ask:
-    """Return a function that runs programs on this machine. `env` is added to the cleaned environment. `seconds` is the
-    time limit of a program."""
+    """Return a function that runs programs on this machine.
+
+    `env` is added to the cleaned environment. `seconds` is the time limit of a program.
+    """
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         finished = run(argv, env=clean_environment(env), timeout=seconds)
@@ -68,8 +76,10 @@ def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> A
 
 
 def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
-    """Return a function that runs programs on the machine of `ssh://[USER@]HOST[:PORT]` with the ssh program. Any login
-    shell works, because the command line is sent to the stdin of /bin/sh."""
+    """Return a function that runs programs on the machine of `ssh://[USER@]HOST[:PORT]`.
+
+    It uses the ssh program. Any login shell works, because the command line is sent to the stdin of /bin/sh.
+    """
     from patchstack.engine.docker.ssh import arguments
 
     command = (*arguments(url)[:-1], "/bin/sh")
@@ -175,8 +185,11 @@ part() {
     printf '\\n%s end %s %s\\n' "$nonce" "$name" $code
 }
 """
-"""The beginning of every script. `part NAME COMMAND…` runs a command between two marks. The marks have a random nonce,
-so no other output can be mistaken for them."""
+"""The beginning of every script.
+
+`part NAME COMMAND…` runs a command between two marks. The marks contain a random nonce, so that no other output can be
+mistaken for them.
+"""
 
 
 def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:

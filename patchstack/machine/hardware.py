@@ -85,10 +85,11 @@ class Hardware:
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:
-        """Return one line that is equal on machines with comparable results. It is part of the keys of observations.
+        """Return one line that is equal on machines with comparable results.
 
-        The line has the platform, the processor, the driver, and the GPUs with their capabilities and MIG instances. If
-        the GPUs cannot be listed, it has `gpu unreadable`.
+        The line is part of the keys of observations. It contains the platform, the processor, the driver, and the GPUs
+        with their capabilities and MIG instances. If the GPUs cannot be listed, it contains `gpu unreadable` instead of
+        driver and GPUs.
         """
         if self.gpu_problem:
             gpus = ["gpu unreadable"]
@@ -127,9 +128,10 @@ def read_hardware(parts: Parts) -> Hardware:
 
 
 def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs, and the reason why they could not be listed (empty if they could).
+    """Return the GPUs, and the reason why they could not be listed.
 
-    A driver that does not answer is such a reason: it does not mean that the machine has no GPU.
+    The reason is empty if the GPUs could be listed, or if there is no GPU. If the driver does not answer, there is a
+    reason, because the machine may have a GPU.
     """
     smi = parts.get("smi")
     if smi is None or not smi.ok:
@@ -182,7 +184,10 @@ def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
 
 
 def _complaint(said: Reply | None) -> str:
-    """Return why nvidia-smi printed no rows, and in some cases a remedy. Source: nvidia-smi(1), RETURN VALUE."""
+    """Return the reason why nvidia-smi printed no rows.
+
+    For some reasons, a remedy is added. Source: nvidia-smi(1), RETURN VALUE.
+    """
     if said is None:
         return "nvidia-smi was not asked"
     words = " ".join(said.text.split())[:300]

@@ -1,8 +1,9 @@
 """Read a machine's processor, its GPUs and their activity with one script.
 
-Sources of the formats: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, proc(5), docker-ps(1). nvidia-smi
-prints `[N/A]` or `[Not Supported]` for a field that a GPU does not have. A field that nvidia-smi itself does not know
-makes the whole query fail. So the fields that old drivers know have a separate query.
+nvidia-smi prints `[N/A]` or `[Not Supported]` for a field that a GPU does not support. A field that nvidia-smi itself
+does not support makes the whole query fail, so a separate query has only the fields that old drivers support.
+
+Sources of the formats: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, proc(5), docker-ps(1).
 """
 
 from __future__ import annotations
@@ -106,8 +107,9 @@ Parts = Mapping[str, Reply]
 
 
 def probe(ask: Ask, *, state: bool = False) -> Parts:
-    """Run the script on a machine and return the parts of its output by name. With `state`, the parts include the
-    machine's activity, which takes 0.5 s more.
+    """Run the script on a machine and return the parts of its output by name.
+
+    With `state`, the parts include the machine's activity. This takes 0.5 s more.
 
     Raises `MissingError` if the machine does not answer, or if the output is incomplete.
     """
@@ -134,8 +136,10 @@ def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
 
 
 def number(field: str) -> float | None:
-    """Return the number in a field of nvidia-smi, without its unit. Return None for a field such as `[N/A]`,
-    `[Not Supported]` or `ERR!`."""
+    """Return the number in a field of nvidia-smi, without its unit.
+
+    Return None for a field such as `[N/A]`, `[Not Supported]` or `ERR!`.
+    """
     try:
         return float(field.split()[0])
     except (ValueError, IndexError):

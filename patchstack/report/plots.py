@@ -146,8 +146,10 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _clean(value: object) -> Any:
-    """Return the specification with control characters removed from its strings. These characters would crash the
-    drawing process."""
+    """Remove control characters from the strings of a specification.
+
+    These characters would crash the drawing process.
+    """
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

@@ -129,7 +129,7 @@ def _load(document: ServeDocument) -> Plot:
 def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -> Plot:
     """Return a plot of the cumulative distribution of each set of values.
 
-    The axis is logarithmic, which shows the tails.
+    The axis is logarithmic, so that the tails are visible.
     """
     points = [
         {"value": max(value, 0.01), "share": share, "of": name}

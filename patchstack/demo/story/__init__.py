@@ -1,5 +1,7 @@
-"""The commits of the demo: the fork of minillm, later commits of the fork, candidates, and later commits of
-upstream."""
+"""The commits of the demo.
+
+They are the fork of minillm, later commits of the fork, candidates, and later commits of upstream.
+"""
 
 from .candidates import COARSE_KEYS, SHORT_LOG
 from .edits import Commit, Create, Edit, Replace

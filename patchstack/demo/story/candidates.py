@@ -1,5 +1,7 @@
-"""The candidates on top of the fork: a commit that changes the model's output, and a commit that loses a part of a
-program's output."""
+"""The candidates on top of the fork.
+
+One commit changes the model's output, and one loses a part of a program's output.
+"""
 
 from __future__ import annotations
 

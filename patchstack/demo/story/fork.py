@@ -1,4 +1,8 @@
-"""The commits of the fork: a paged KV cache, a trace, a faster mixture of experts, and an output of minillm-bench."""
+"""The commits of the fork.
+
+They add a paged KV cache, a trace and a faster mixture of experts, and make minillm-bench print the use of the paged
+pool.
+"""
 
 from __future__ import annotations
 
@@ -295,5 +299,5 @@ static void print_result(const context & ctx, const char * test,""",
     ),
 )
 
-# in the order of the branch; MOVED_ON is committed after the series was exported
+# In the order of the branch. MOVED_ON is not included, because it is committed after the export of the series.
 FORK: tuple[Commit, ...] = (PAGED, _TRACE, TEST, _MOE, FIX, _BENCH)

@@ -1,5 +1,7 @@
-"""The commits of upstream after the fork began: one does not touch the fork's lines, one moves lines, and one
-conflicts."""
+"""The commits of upstream after the fork began.
+
+One does not touch the fork's lines, one moves lines, and one conflicts.
+"""
 
 from __future__ import annotations
 

@@ -18,8 +18,11 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""The reasons for low clocks that mean heat or lack of power. Other reasons are settings or an idle GPU. The power cap
-is not included: a GPU under load normally reaches it, and some GPUs report it when they are idle."""
+"""The reasons for low clocks that mean heat or lack of power.
+
+Other reasons are settings or an idle GPU. The power cap is not included: a GPU under load normally reaches it, and some
+idle GPUs report it too.
+"""
 _CAP = 0x4
 
 

@@ -116,9 +116,11 @@ fi
 part done :
 """
 )
-"""The script for `/bin/sh -c`. `look PLACE…` reads owner files and writes nothing. `change PLACE DIGEST FIRST SECOND`
-replaces an owner file if its digest (cksum(1)) is DIGEST. It exits with 3 if the digest differs, and with 5 if the
-change cannot be made."""
+"""The script for `/bin/sh -c`.
+
+`look PLACE…` reads owner files and writes nothing. `change PLACE DIGEST FIRST SECOND` replaces an owner file if its
+digest (cksum(1)) is DIGEST. It exits with 3 if the digest differs, and with 5 if the change cannot be made.
+"""
 
 
 class GpuTaken(PatchstackError):

@@ -157,8 +157,10 @@ def record_line(owner: Owner) -> str:
 
 
 def read_owner(text: str) -> tuple[Owner, Sign] | None:
-    """Return the owner and its last heartbeat from the text of an owner file. Return None if the file is not
-    patchstack's or is incomplete."""
+    """Return the owner and its last heartbeat from the text of an owner file.
+
+    Return None if patchstack did not write the file, or if the file is incomplete.
+    """
     lines = text.splitlines()
     if len(lines) != 3 or not lines[0].startswith(_MARK):
         return None

@@ -1,7 +1,7 @@
-"""Check whether a machine is ready for measurements: an idle GPU without throttling, idle CPUs, no other containers,
-and a free GPU lock.
+"""Check whether a machine is ready for measurements.
 
-A machine that is not ready makes a gate INVALID and never FAIL, because these checks are not about the build.
+A machine is ready if its GPU is idle and not throttled, its CPUs are idle, no other containers run, and the GPU's lock
+is free. A machine that is not ready makes a gate INVALID and never FAIL, because these checks are not about the build.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The result of one check. FAIL means that the check does not hold, INVALID that the state could not be read.
-    `words` describe the state. `allowed` is whether the user allows the check to fail."""
+    """The result of one check.
+
+    FAIL means that the check does not hold, INVALID that the state could not be read. `words` describe the state.
+    `allowed` is whether the user allows the check to fail.
+    """
 
     name: str
     verdict: Verdict
@@ -234,16 +237,21 @@ def _permitted(container: Container, wanted: Wanted) -> bool:
 
 
 def _called(container: Container) -> str:
-    """Return a container's name for a message, with its job if another patchstack process runs it. For other
-    containers, add the image's name, if the image has one."""
+    """Return the name of a container for a message.
+
+    The name is followed by the container's job if another patchstack process runs the container. For other containers,
+    the name of the image is added if the image has one.
+    """
     if container.job:
         return f"{container.name} (a patchstack job: {container.job})"
     return container.name if container.image.startswith("sha256:") else f"{container.name} ({container.image})"
 
 
 def _cpu(activity: Activity, wanted: Wanted) -> Check:
-    """Check the current CPU load. The one-minute load average is only a fallback, because it still includes a build
-    that has just ended."""
+    """Check the current CPU load.
+
+    The one-minute load average is only a fallback, because it still includes a build that has just ended.
+    """
     average = f"; load average {activity.load:g}" if activity.load is not None else ""
     busy = activity.busy if activity.busy is not None else activity.load
     if busy is None or activity.cpus is None:

@@ -1,4 +1,7 @@
-"""Check that this machine has everything that `verify` and `build` need. Say how to install missing parts."""
+"""Check that this machine has everything that `verify` and `build` need.
+
+Explain how to install missing parts.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """The results of all checks. `verify` is whether `patchstack verify` can run. `builds` has the specs of the engines
-    that can build."""
+    """The results of all checks.
+
+    `verify` is whether `patchstack verify` can run. `builds` lists the specs of the engines that can build.
+    """
 
     checks: tuple[Check, ...]
     verify: bool
@@ -273,8 +278,10 @@ def _gpus(facts: Facts) -> Iterator[Check]:
 
 
 def _absent(name: str, facts: Facts) -> str:
-    """Return the reason why a tool is missing: it was not found, or it did not answer in time (for example, because a
-    daemon hangs)."""
+    """Return the reason why a tool is missing.
+
+    Either it was not found, or it did not answer in time (for example, because a daemon hangs).
+    """
     return "no answer in time" if name in facts.late else "not found"
 
 

@@ -51,10 +51,11 @@ class Gpu:
 class Facts:
     """The facts about this machine. Sizes are in bytes.
 
-    `tools` has None for a missing tool. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` says which
-    of `PACKAGES` can be imported. `installed` is how patchstack was installed. `contexts` are the names of Docker's
-    contexts. `current` is the URL that `docker` uses and the setting that selects it. `gpu_problem` is the reason why
-    nvidia-smi exists but reports no GPUs. `late` has the names of the questions that were not answered in time.
+    `tools` maps a missing tool to None. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` records
+    which of `PACKAGES` can be imported. `installed` is how patchstack was installed. `contexts` are the names of
+    Docker's contexts. `current` is the URL that `docker` uses and the setting that selects it. `gpu_problem` is the
+    reason why nvidia-smi exists but reports no GPUs. `late` lists the names of the questions that were not answered in
+    time.
     """
 
     tools: Mapping[str, Tool | None]
@@ -84,11 +85,13 @@ Opener = Callable[[str], Engine]
 def gather(
     specs: Sequence[str], env: Mapping[str, str], *, cache: Path, open_engine: Opener, roots: Sequence[Path] = ROOTS
 ) -> Facts:
-    """Collect the facts about this machine and about the engines `specs`. All questions run at the same time, so this
-    takes as long as the slowest, about 20 s at most.
+    """Collect the facts about this machine and about the engines `specs`.
 
-    `env` is the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is the cache directory of patchstack.
-    `roots` are the directories in which CUDA toolkits are installed. Raises `UsageError` if a spec is not an engine.
+    All questions are asked at the same time, so this takes as long as the slowest answer, about 20 s at most. `env` is
+    the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is the cache directory of patchstack. `roots` are
+    the directories in which CUDA toolkits are installed.
+
+    Raises `UsageError` if a spec is not an engine.
     """
     questions: dict[str, tuple[Callable[[], Any], float]] = {
         name: (lambda name=name: find_tool(name, env), _SECONDS)  # type: ignore[misc]
@@ -226,8 +229,10 @@ def read_gpus(said: str) -> tuple[Gpu, ...]:
 
 
 def _contexts(env: Mapping[str, str]) -> tuple[tuple[str, ...], str, str]:
-    """Return the names of Docker's contexts, the URL that `docker` uses with its source, and the problem with Docker's
-    configuration (empty if there is none)."""
+    """Return the names of Docker's contexts, the URL in use, and the problem with the configuration.
+
+    The URL is the one that `docker` uses, with its source. The problem is empty if there is none.
+    """
     from patchstack.engine.docker.endpoint import contexts, resolve
 
     config = Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
@@ -246,8 +251,10 @@ def _podman_socket(env: Mapping[str, str]) -> str | None:
 
 
 def _free(path: Path) -> int | None:
-    """Return the free bytes on the disk that has a path. The path need not exist. Return None if the number is
-    unknown."""
+    """Return the number of free bytes on the disk that contains a path.
+
+    The path need not exist. Return None if the number is unknown.
+    """
     for place in (path, *path.absolute().parents):
         try:
             return shutil.disk_usage(place).free

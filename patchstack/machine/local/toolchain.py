@@ -26,8 +26,11 @@ _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program. `version` is the version that it prints, for example `13.0.88`; empty if it prints none. `found_by` is
-    how it was found: `CUDACXX`, `PATH`, a directory, or a Python package."""
+    """A program.
+
+    `version` is the version that the program prints, for example `13.0.88`, or an empty string if it prints none.
+    `found_by` is how the program was found: `CUDACXX`, `PATH`, a directory, or a Python package.
+    """
 
     name: str
     path: Path
@@ -83,8 +86,11 @@ def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = RO
 
 
 def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
-    """Return the toolkit directory that nvcc itself reports. Its own path is not used, because nvcc may be a script or
-    a link. Raises `MissingError` if nvcc reports no complete toolkit."""
+    """Return the toolkit directory that nvcc itself reports.
+
+    The path of nvcc is not used, because nvcc may be a script or a link. Raises `MissingError` if nvcc reports no
+    complete toolkit.
+    """
     finished = run([str(nvcc.path), "--dryrun", "-x", "cu", "-c", os.devnull], env=_environment(env), timeout=_SECONDS)
     said = _TOP.search(finished.stderr.decode("utf-8", "replace"))
     root = Path(said[1].strip()).resolve() if said else None
