@@ -30,10 +30,10 @@ def replace_files(
 ) -> None:
     """Write and remove files of a directory in one step.
 
-    A file whose content is None is removed. All other entries are kept.
+    A file whose content is None is removed. All other entries stay unchanged.
 
     The new directory is created next to the old one, and then the two are exchanged. If the process is killed, either
-    the old or the new directory exists, and possibly a second directory that the next run removes. `ready` is called
+    the old or the new directory exists. A second directory may be left, which the next run removes. `ready` is called
     just before the exchange; an exception from it cancels the replacement. Raises `UsageError` if a different process
     is exporting, and `MissingError` if writing fails. In both cases nothing has changed.
     """

@@ -31,9 +31,9 @@ _LISTED = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: ([^)]+)\))?\s*$")
 class Gpu:
     """A GPU.
 
-    `memory` is in bytes; None if the GPU has no own memory (a GB10 shares the machine's memory). `capability` is the
-    compute capability, for example `12.1`; None if the driver is too old to report it. `power_limit` is in watts.
-    `mig_mode` is whether MIG is on. `mig` has the profiles of the MIG instances, for example `1g.10gb`.
+    `memory` is in bytes, or None if the GPU has no memory of its own (a GB10 shares the machine's memory). `capability`
+    is the compute capability, for example `12.1`, or None if the driver is too old to report it. `power_limit` is in
+    watts. `mig_mode` is whether MIG is on. `mig` lists the profiles of the MIG instances, for example `1g.10gb`.
     """
 
     index: int
@@ -56,8 +56,9 @@ class Hardware:
     """The hardware of a machine.
 
     `platform` is named as for containers: `linux/amd64`. `cpu` is the processor's model. `memory` is in bytes. `boot`
-    is the boot id. `contained` is the kind of container in which the probe ran (`docker`); None outside a container.
-    `gpu_problem` is the reason why the machine's GPUs could not be listed; empty if they were listed or there are none.
+    is the boot id. `contained` is the kind of container in which the probe ran (`docker`), or None outside a container.
+    `gpu_problem` is the reason why the machine's GPUs could not be listed. It is empty if they were listed, or if the
+    machine has no GPU.
     """
 
     host: str

@@ -21,7 +21,7 @@ def doctor_table(checkup: Checkup) -> Table:
 def advice_lines(checkup: Checkup) -> Iterator[str]:
     """Yield how to install what is missing, required things first.
 
-    The last line tells what already works.
+    The last line states what already works.
     """
     for state in (State.MISSING, State.OPTIONAL):
         for check in checkup.checks:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Plot:
     """A Vega-Lite specification with its title.
 
-    `caption` gives the unit and the assumptions.
+    `caption` states the unit and the assumptions.
     """
 
     title: str

@@ -114,7 +114,7 @@ def require_plots() -> None:
 def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     """Return a Vega-Lite specification drawn as SVG.
 
-    The same specification gives the same bytes. `title` is the text for screen readers. Data must be in the
+    The same specification always produces the same bytes. `title` is the text for screen readers. Data must be in the
     specification, because URLs in it are not loaded. The channel `description` of a mark becomes its tooltip.
 
     Raises `MissingError` if the package that draws is not installed, and `ValueError` for an invalid specification.

@@ -63,7 +63,7 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
 
 
 def _id(check: CheckEntry) -> str:
-    """Return the id of the rule that represents a check."""
+    """Return the id of the SARIF rule for a check."""
     return f"{_CHECK}{check.name}"
 
 

@@ -35,7 +35,7 @@ def status_lines(status: SeriesStatus) -> Iterator[str]:
 
 
 def next_line(status: SeriesStatus) -> str:
-    """Return the last line, which gives the next step."""
+    """Return the last line, which states the next step."""
     return f"next: {status.next_step}"
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Give(Enum):
     """How a column shrinks on a narrow terminal. An undeclared column keeps every cell whole, on one line.
 
-    FOLD: prose, wrapped; a word that is too long for a line is broken. WORDS: figures and short phrases, wrapped at
-    spaces only. MIDDLE: paths; the middle is omitted, and more of the end is kept. SPARE: shown only if there is room,
-    on one line, cut at the end.
+    FOLD is for prose: it is wrapped, and a word that is too long for a line is broken. WORDS is for figures and short
+    phrases, which are wrapped at spaces only. MIDDLE is for paths: the middle is omitted, and more of the end than of
+    the start is shown. SPARE is for a column that is shown only if there is room, on one line, cut at the end.
     """
 
     FOLD = auto()

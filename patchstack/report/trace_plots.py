@@ -70,7 +70,7 @@ def _file_name(name: str) -> str:
 
 
 def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Return bars of calls for the most frequent shapes, coloured by route.
+    """Return a bar plot of the calls for the most frequent shapes, coloured by route.
 
     A shape is written above its bar, because it is too long for the space beside the bar on a narrow page. The part
     that all shapes share is written once, under the title.
@@ -130,7 +130,7 @@ _NUMBERS = {
 
 
 def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Return the decode and prompt tokens of each step, in order.
+    """Return a plot of the decode and prompt tokens of each step, in order.
 
     If there are many steps, each point is the mean of several.
     """
@@ -164,7 +164,10 @@ def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
 
 
 def reused_spec(points: Points, title: str) -> Spec:
-    """Return the number of graphs that llama.cpp has reused so far. The lines of its log are read in order."""
+    """Return a plot of the number of graphs that llama.cpp has reused so far.
+
+    The lines of its log are read in order.
+    """
     values: list[dict[str, object]] = []
     line = 0
     for count, (total,) in zip(points.counts, points.values, strict=True):

@@ -39,9 +39,9 @@ class App:
 class GpuState:
     """The state of a GPU.
 
-    `load` is in percent, `memory` (used) in MiB, `temperature` in degrees Celsius, `power` in watts. `slowed` has the
-    reasons (heat or power) for low clocks; None if the driver does not report them. `capped` is whether the GPU is at
-    its power limit.
+    `load` is in percent, `memory` (used) in MiB, `temperature` in degrees Celsius, `power` in watts. `slowed` lists the
+    reasons (heat or power) for low clocks, or is None if the driver does not report them. `capped` is whether the GPU
+    is at its power limit.
     """
 
     index: int
@@ -71,8 +71,8 @@ class Container:
 class Activity:
     """The activity on a machine.
 
-    `contained` is the kind of container in which the probe ran; None outside a container. `busy` is the mean number of
-    busy CPUs over about half a second. `load` is the one-minute load average. If containers cannot be listed,
+    `contained` is the kind of container in which the probe ran, or None outside a container. `busy` is the mean number
+    of busy CPUs over about half a second. `load` is the one-minute load average. If containers cannot be listed,
     `containers` is None and `containers_problem` is the reason.
     """
 

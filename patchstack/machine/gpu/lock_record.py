@@ -2,7 +2,8 @@
 
 The file is `owner` in the lock's directory. Its first line has the format of hand-written scripts: `FREE
 released-by-NAME EPOCH` if nobody has the GPU, otherwise the name of the owner. patchstack adds a line of JSON that
-identifies the owner exactly. It also adds a line with the last heartbeat, by the clock of the machine with the GPU.
+identifies the owner exactly. It also adds a line with the last heartbeat, timed with the clock of the machine with the
+GPU.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Owner:
 
     `token` is unique to one acquisition. `boot` (the boot id of its machine), `namespace` (its PID namespace), `pid`
     and `start` (its start time) identify the process. `since` is the time of the acquisition in seconds since the
-    epoch, by the clock of the machine with the GPU; 0 if unknown.
+    epoch, according to the clock of the machine with the GPU. It is 0 if unknown.
     """
 
     token: str
@@ -94,7 +95,7 @@ class File:
 
     `text` is None if the file does not exist. `digest` must be given to change the file. `modified` is the modification
     time in seconds since the epoch. `process` is /proc/PID/stat of the process in the file, on the machine with the
-    GPU; empty if the process does not exist, None if unknown.
+    GPU. It is empty if the process does not exist, and None if unknown.
     """
 
     place: Place
@@ -106,7 +107,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The meaning of an owner file. `words` describe it for a message. `owner` is set if the file is patchstack's."""
+    """The meaning of an owner file. `words` describe this meaning for a message. `owner` is set if patchstack wrote the file."""
 
     place: Place
     standing: Standing
@@ -182,8 +183,9 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
     """Return the meaning of an owner file.
 
     `tokens` are the tokens of locks that this process has. If the owner's process can be inspected, the owner is alive
-    exactly if this process exists, whatever its heartbeat. Otherwise the owner is gone after `stale` seconds without a
-    heartbeat. `unchanged` is the time in seconds for which the caller has seen the file unchanged.
+    if and only if this process exists, whatever the age of the heartbeat. Otherwise the owner is gone after `stale`
+    seconds without a heartbeat. `unchanged` is the time for which the caller has seen the same file content, in
+    seconds.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:
         words = "free" if file.text is None else f"free ({' '.join(file.text.split())[:120]})"
@@ -203,7 +205,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
 
 
 def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, unchanged: float) -> str | None:
-    """Return why an owner is gone. Return None if it may be alive."""
+    """Return the reason why an owner is gone, or None if the owner may be alive."""
     if sign.boot and now.boot and sign.boot != now.boot:
         return "the machine was restarted since then"
     process = process_here(owner)

@@ -38,10 +38,10 @@ _POLL = 1.5
 class Wanted:
     """The requirements of a run.
 
-    `gpu` is whether it needs a GPU. `allow` has the names of checks that may fail. `apps` has patterns of programs that
-    may use the GPU, for example `*/Xorg`. `containers` has patterns of names or images of containers that may run.
-    `gpu_load` is the largest load of a GPU, in percent. `cpu_load` is the largest share of busy CPUs (0 to 1). `settle`
-    is the time to wait for checks that may soon pass, in seconds.
+    `gpu` is whether the run needs a GPU. `allow` contains the names of checks that may fail. `apps` contains patterns
+    of programs that may use the GPU, for example `*/Xorg`. `containers` contains patterns of names or images of
+    containers that may run. `gpu_load` is the largest load of a GPU, in percent. `cpu_load` is the largest share of
+    busy CPUs (0 to 1). `settle` is the time to wait for checks that may soon pass, in seconds.
     """
 
     gpu: bool = True

@@ -28,8 +28,8 @@ _APT = {"git": "git", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "c
 class State(StrEnum):
     """The state of a requirement.
 
-    OK: it exists. MISSING: it is missing or too old, and verify or build needs it. OPTIONAL: it is missing or too old,
-    and only extra features need it.
+    OK means that the requirement is met. MISSING and OPTIONAL mean that a program is missing or too old: verify or
+    build needs a MISSING one, and only extra features need an OPTIONAL one.
     """
 
     OK = "ok"
@@ -41,8 +41,8 @@ class State(StrEnum):
 class Check:
     """The check of one requirement.
 
-    `found` describes what exists on this machine. `use` is the purpose of the requirement. `get` says how to install
-    it; None if nothing is missing. `details` has single values for scripts.
+    `found` describes what exists on this machine. `use` is the purpose of the requirement. `get` explains how to
+    install what is missing, or is None if nothing is missing. `details` contains single values for scripts.
     """
 
     group: str

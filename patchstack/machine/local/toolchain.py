@@ -71,8 +71,8 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
 def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
     """Return a program of the CUDA toolkit, for example `cuobjdump`. Return None if it does not exist.
 
-    It is searched on PATH, in CUDA_HOME and CUDA_PATH, in the toolkits below the roots, and in installed Python
-    packages such as `nvidia-cuda-cuobjdump`.
+    The program is searched for on PATH, in CUDA_HOME and CUDA_PATH, in the toolkits below the roots, and in installed
+    Python packages such as `nvidia-cuda-cuobjdump`.
     """
     on_path = find_tool(name, env)
     if on_path is not None:

@@ -1,6 +1,6 @@
 """Read files of measured times for `cost compare`.
 
-A file has rows of llama-batched-bench, a document of `bench`, or a document of `bench serve`.
+A file contains rows of llama-batched-bench, a document of `bench`, or a document of `bench serve`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
 def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the JSON objects of a file, with their lines.
 
-    The file is either one object that spans several lines, or has objects on single lines.
+    The file contains either one object that spans several lines, or objects on single lines.
     """
     try:
         if path.exists() and not path.is_file():
@@ -181,7 +181,7 @@ def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
 def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
     """Return the tests of a llama-bench run, by name.
 
-    Each test has one sequence. The option `-d` gives the number of tokens in the context before the test.
+    Each test has one sequence. The option `-d` sets the number of tokens in the context before the test.
     """
     depth = next((_counts(args, one, place)[0] for one in ("-d", "--n-depth") if one in args), 0)
     found = {f"pp{one}": _Shape(prompt=one, generated=0, streams=1, before=depth) for one in _counts(args, "-p", place)}

@@ -33,7 +33,7 @@ class Section:
 
 
 def print_document(document: CostDocument) -> None:
-    """Print every section that a document has."""
+    """Print every section that a document contains."""
     for line in about_lines(document):
         print(printable(line))
     for section in sections_of(document):
@@ -57,7 +57,7 @@ def about_lines(document: CostDocument) -> Iterator[str]:
 
 
 def sections_of(document: CostDocument) -> Iterator[Section]:
-    """Yield the sections that a document has."""
+    """Yield the sections that a document contains."""
     if (weights := document.weights) is not None:
         yield Section(title="weights", table=weights_table(weights), lines=tuple(weights_lines(weights)))
     if (memory := document.memory) is not None:

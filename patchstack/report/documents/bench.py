@@ -33,9 +33,9 @@ class BenchRow(Part, frozen=True, kw_only=True):
     `margin`, `guard_margin`, `estimate`, `low` and `high` are B / A - 1, as fractions, and positive if B is better.
     `low` and `high` are null if no bound has been shown yet. `estimate` and both bounds are null if no pair counts.
 
-    `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` has the largest
-    e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs, null if
-    unknown.
+    `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` contains the
+    largest e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs,
+    or null if unknown.
     """
 
     name: str
@@ -157,7 +157,7 @@ class MachineEntry(Part, frozen=True, kw_only=True):
 
 
 class BenchMachineDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench-machine/1"):
-    """The history of machines: the reference runs on each."""
+    """The history of machines: the reference runs of each machine."""
 
     entries: tuple[MachineEntry, ...]
 

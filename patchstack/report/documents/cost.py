@@ -218,7 +218,7 @@ class CostVariation(Part, frozen=True, kw_only=True):
 class CostHeads(Part, frozen=True, kw_only=True):
     """The memory lengths of a layer's heads in tokens.
 
-    A length is null if it is infinite. `f32` tells for each head whether it stays in f32.
+    A length is null if it is infinite. `f32` is true for each head that stays in f32.
     """
 
     layer: int
@@ -227,7 +227,10 @@ class CostHeads(Part, frozen=True, kw_only=True):
 
 
 class CostSplit(Part, frozen=True, kw_only=True):
-    """The number of heads in f32 and bf16 at a threshold. A value of null means infinity."""
+    """The numbers of heads in f32 and bf16 at a threshold.
+
+    A threshold of null means infinity.
+    """
 
     threshold_tokens: float | None
     heads: int
@@ -264,7 +267,7 @@ class CostCompared(Part, frozen=True, kw_only=True):
 class CostStep(Part, frozen=True, kw_only=True):
     """A step of an agent.
 
-    `measured` is true if the server reported the reused tokens. Times are null if the log has no times.
+    `measured` is true if the server reported the reused tokens. Times are null if the log contains none.
     """
 
     step: int

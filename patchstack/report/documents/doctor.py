@@ -22,10 +22,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class DoctorDocument(Document, frozen=True, kw_only=True, tag="patchstack.doctor/1"):
-    """The state of this machine.
-
-    It contains whether `verify` works, the builds that are possible, and every check.
-    """
+    """The state of this machine: every check, whether `verify` works, and which builds are possible."""
 
     verify: bool
     builds: tuple[str, ...]

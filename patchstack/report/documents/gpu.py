@@ -67,8 +67,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 class PreflightEntry(Part, frozen=True, kw_only=True):
     """The results of all checks.
 
-    `verdict` is PASS or INVALID, never FAIL, because an unfit machine says nothing about a build. `waited` is in
-    seconds.
+    `verdict` is PASS or INVALID, never FAIL, because these checks are not about a build. `waited` is in seconds.
     """
 
     verdict: str

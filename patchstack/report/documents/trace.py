@@ -30,9 +30,9 @@ class TraceSource(Part, frozen=True, kw_only=True):
 class TraceGraphs(Part, frozen=True, kw_only=True):
     """The graphs in the records.
 
-    They are described by the number of complete graphs, by the number of calls in each complete graph if it is the same
-    for all, and by the number of calls in a graph that the limit cut. `known` is false if the records do not show where
-    graphs end.
+    `whole` is the number of complete graphs. `calls` is the number of calls in each complete graph, or null if this
+    number differs. `cut` is the number of calls in a graph that the limit cut. `known` is false if the records do not
+    show where graphs end.
     """
 
     known: bool
