@@ -1,1 +1,4 @@
-"""Compute memory sizes and lower bounds of times, from a model's header and the figures of a machine. Runs no model."""
+"""Compute memory sizes and lower bounds of times.
+
+The inputs are the header of a model and the figures of a machine. No model is run.
+"""

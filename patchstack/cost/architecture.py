@@ -1,8 +1,9 @@
-"""Find the memory of each layer of a model by its architecture: a KV cache, a cache with a window, or a recurrent
-state.
+"""Determine the memory of each layer of a model from the model's architecture.
+
+A layer has a KV cache, a cache with a window, a recurrent state, or no memory.
 
 Source: `src/llama-hparams.cpp`, `llama_model::create_memory` and the `load_arch_hparams` of `src/models/` at the pin.
-For some architectures, llama.cpp's code and not the model file decides which layers have which memory. The tables below
+For some architectures, the code of llama.cpp determines the memory of each layer, not the model file. The tables below
 repeat these rules.
 """
 
@@ -308,8 +309,10 @@ def _has_window(layer: int, period: int, dense_first: bool) -> bool:
 
 
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
-    """Return the number of elements of a head's key and value. The entry True is for layers with a window, and the
-    entry False is for the other layers."""
+    """Return the number of elements of a head's key and value.
+
+    The entry True is for layers with a window. The entry False is for the other layers.
+    """
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
         key = model.number("attention.key_length", usual)

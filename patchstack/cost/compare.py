@@ -1,5 +1,7 @@
-"""Compare measured times with their floors, the computed lower bounds. A time below its floor proves that an assumption
-is wrong."""
+"""Compare measured times with computed lower bounds, called floors.
+
+A time below its floor proves that an assumption is wrong.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,10 @@ class Compared:
 
 
 def read_row(line: bytes, place: str, *, source: str) -> Measured:
-    """Parse a row of `llama-batched-bench --output-format jsonl`. If the line is not such a row, raises `UsageError`,
-    which names `place`."""
+    """Parse a row of `llama-batched-bench --output-format jsonl`.
+
+    Raises `UsageError`, with `place` in the message, if the line is not such a row.
+    """
     try:
         found = json.loads(line)
         row = Measured(
@@ -118,9 +122,10 @@ def _out_of_range(row: Measured) -> str:
 def compare(
     work: Workload, rows: Sequence[Measured], bandwidth: float, peaks: dict[str, float]
 ) -> tuple[Compared, ...]:
-    """Compare every row with its floors: the decode time for each step, and the prefill time for the whole prompt.
+    """Compare every row with its floors.
 
-    `bandwidth` is in bytes per second, and `peaks` are in operations per second.
+    The decode time is compared for each step, and the prefill time for the whole prompt. `bandwidth` is in bytes per
+    second, and `peaks` are in operations per second.
     """
     found = []
     for row in rows:
@@ -228,7 +233,9 @@ def over_floor(
 
 
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
-    """Compare the time of one group of tensors with its floor, from a text such as `experts=43.5ms@128`.
+    """Compare the time of one group of tensors with its floor.
+
+    `experts=43.5ms@128` is an example of the text.
 
     The form is `GROUP=TIME@STREAMS`, and the default for STREAMS is 1. The group `state` is the recurrent state, which
     a step reads and writes. Raises `UsageError` for any other text, and `MissingError` if a step reads no bytes of the

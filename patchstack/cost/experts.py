@@ -1,4 +1,7 @@
-"""Compute how many distinct experts a step reads. The routing is uniform, or follows the counts of an imatrix."""
+"""Compute how many distinct experts a step reads.
+
+Every expert is equally likely, or the probabilities come from the counts of an imatrix.
+"""
 
 from __future__ import annotations
 

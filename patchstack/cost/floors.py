@@ -2,7 +2,8 @@
 
 One bound is the number of bytes that the step must read and write, divided by the memory bandwidth. For a prompt,
 another bound is the number of operations, divided by the machine's peak. Every byte counts once for each step, as if
-the chip's caches kept everything during a step and nothing between steps. The assumptions are in `docs/concepts.md`.
+the caches of the chip held everything during a step and were empty at its start. The assumptions are in
+`docs/concepts.md`.
 """
 
 from __future__ import annotations
@@ -146,8 +147,8 @@ def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float
 
 
 def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length: int) -> None:
-    """Add the bytes that the model's own draft block reads and writes to `parts`. The block runs one step with the head
-    for each drafted token, and one step without the head for the whole batch."""
+    """Add the bytes that the model's own draft block reads and writes to `parts`. The draft block runs one step with
+    the head for each drafted token, and one step without the head for the whole batch."""
     layout, options = work.layout, work.options
     count = options.draft_tokens if layout.draft_blocks == 1 else min(options.draft_tokens, layout.draft_blocks)
     drafting = [one for one in work.placed if one.group is Group.DRAFT]
@@ -171,10 +172,10 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 
 
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
-    """Return the smallest number of streams for which KV cache and state have more bytes than the weights.
+    """Return the smallest number of streams for which KV cache and state exceed the weights in bytes.
 
-    Return None if this number is above `most`. The number is found by bisection, because each stream adds the same
-    number of KV and state bytes, while the bytes of weights grow more and more slowly.
+    Return None if this number is above `most`. Bisection works because each stream adds the same number of KV and state
+    bytes, while the bytes of weights that a step reads grow more and more slowly.
     """
 
     def outweighed(streams: int) -> bool:
@@ -245,8 +246,10 @@ def prefill_floors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ubatch:
-    """The bytes of weights and the operations (without attention) of an ubatch with `tokens` tokens. Both are
-    independent of the tokens before the ubatch."""
+    """The bytes of weights and the operations of an ubatch with `tokens` tokens.
+
+    The operations of attention are not included. Neither number depends on the tokens before the ubatch.
+    """
 
     tokens: int
     weights: Mapping[str, float]

@@ -90,11 +90,11 @@ _SCALARS = {
     12: ("d", 8),
 }
 _TEXT, _ARRAY = 8, 9
-_CHUNK = 1 << 20  # bytes read at a time
-_ENTRIES = 100_000  # limit for the number of keys, and for the number of tensors; real files have hundreds
-_STRINGS = 1 << 24  # limit for the elements of an array of strings; the largest vocabularies have 2^18
+_CHUNK = 1 << 20  # bytes in one read
+_ENTRIES = 100_000  # maximum number of keys, and of tensors; real files have hundreds
+_STRINGS = 1 << 24  # maximum length of an array of strings; the largest vocabularies have 2^18
 _KEPT = 1 << 16  # a longer array of numbers is skipped
-_NAME = 1 << 16  # limit for a key or name, in bytes
+_NAME = 1 << 16  # maximum length of a key or name, in bytes
 _TEXT_KEPT = 1 << 20  # a string with more bytes is skipped
 
 
@@ -280,8 +280,8 @@ class _Reader:
     def _skip_texts(self, count: int) -> None:
         """Skip `count` strings.
 
-        This loop takes most of the time for a header with a vocabulary. So it creates no objects except lengths, and it
-        finds the end of the window by a failed read.
+        Reading a header with a vocabulary spends most of its time in this loop. So the loop creates no objects except
+        lengths, and detects the end of the window by a failed read.
         """
         read = struct.Struct("<Q").unpack_from
         left = count

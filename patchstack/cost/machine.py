@@ -24,7 +24,10 @@ _FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) ?([A-Za-z/]+)\Z
 
 
 class Origin(StrEnum):
-    """The origin of a figure. A result that uses figures of different origins names these origins."""
+    """The origin of a figure.
+
+    If the figures of a result have different origins, the result names each origin.
+    """
 
     SPECIFIED = "specified"
     MEASURED = "measured"
@@ -59,8 +62,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The figures of a machine. An unknown figure is None, or missing in `peaks`. A result that needs an unknown figure
-    is unknown."""
+    """The figures of a machine. An unknown figure is None, and an unknown peak is missing in `peaks`. A result that
+    needs an unknown figure is unknown."""
 
     name: str
     bandwidth: Figure | None = None
@@ -110,9 +113,10 @@ def shipped_machines() -> dict[str, Path]:
 
 
 def find_machine(name: str) -> Machine:
-    """Return the machine with the given name, which is the name of a shipped file or the path of a YAML file.
+    """Return the machine with the given name.
 
-    Raises `MissingError` if the file does not exist, and `ConfigError` with every problem in the file.
+    The name is the name of a shipped file, or the path of a YAML file. Raises `MissingError` if the file does not
+    exist, and `ConfigError` with every problem in the file.
     """
     shipped = shipped_machines()
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)

@@ -1,4 +1,6 @@
-"""Compute the bytes that llama.cpp at the pin allocates for a model and a command line, by purpose.
+"""Compute how many bytes llama.cpp allocates for each purpose.
+
+The inputs are a model and a command line. The rules are those of llama.cpp at the pin.
 
 Sources: `src/llama-context.cpp` (contexts), `src/llama-kv-cache*.cpp`, `src/llama-memory-recurrent.cpp`, and
 `tools/server/server-context.cpp` (checkpoints). Sizes are tensor sizes. A device may round up the size of a buffer by
@@ -71,8 +73,8 @@ class Memory:
 
     `output` is the size of the logits. `checkpoint_bytes` is the largest size of one checkpoint, and `checkpoints` is
     the largest number of checkpoints in one slot. Both are 0 if the model needs no checkpoints. `spaced` is the number
-    of checkpoints that the spacing allows for plain completions. Chat requests have one more for every last user
-    message. `prompt_cache_bytes` is None if the prompt cache has no limit.
+    of checkpoints that the spacing allows for plain completions. A chat request can add one at its last user message.
+    `prompt_cache_bytes` is None if the prompt cache has no limit.
     """
 
     cells: Cells
@@ -93,7 +95,7 @@ class Memory:
 
     @property
     def device(self) -> int:
-        """The bytes on the model's device: weights, caches and states, without compute buffers."""
+        """The bytes on the model's device: weights, caches and states. Compute buffers are not included."""
         return self.weights + self.context
 
     @property
@@ -204,7 +206,10 @@ class Loaded:
 
 
 def draft_options(options: ServerOptions) -> ServerOptions:
-    """Return the options for the context of a draft model: the server's options with the cache types for drafting."""
+    """Return the options for the context of a draft model.
+
+    They are the server's options, with the cache types for drafting.
+    """
     return replace(
         options,
         key_type=options.draft_key_type,
@@ -217,8 +222,10 @@ def draft_options(options: ServerOptions) -> ServerOptions:
 
 
 def largest_context(models: Sequence[Loaded], room: int) -> int:
-    """Return the largest context in tokens for which the weights, caches and states of all models fit in `room` bytes.
-    Return 0 if no context fits."""
+    """Return the largest context, in tokens, that fits in `room` bytes.
+
+    The weights, caches and states of all models must fit. Return 0 if no context fits.
+    """
 
     def fits(value: int) -> bool:
         context = value * _PADDING

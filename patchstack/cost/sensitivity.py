@@ -1,5 +1,7 @@
-"""Compute the elasticity of a result in each input: the relative change of the result, divided by the relative change
-of the input."""
+"""Compute the elasticity of a result with respect to each input.
+
+The elasticity is the relative change of the result, divided by the relative change of the input.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """The elasticity of a result in one of its inputs: the change of the result, in percent, if the input grows by
-    1%."""
+    """The elasticity of a result with respect to one input.
+
+    It is the change of the result, in percent, if the input grows by 1%.
+    """
 
     result: str
     name: str
@@ -163,8 +167,10 @@ def prefill_result(
 
 
 def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[str, float]:
-    """Return each group's share of the time that the bytes of all groups take. Only ubatches that are limited by memory
-    count."""
+    """Return each group's share of the memory time of a prompt.
+
+    The shares refer to the time that the bytes of all groups take. Only ubatches that are limited by memory count.
+    """
     total = sum(one.seconds or 0.0 for one in floors)
     found: dict[str, float] = {}
     for one in floors:
@@ -193,8 +199,11 @@ def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, d
 
 
 def memory_result(models: Sequence[Loaded]) -> Result:
-    """Return the result for the bytes on a device: weights, caches and states of a model and of its draft model. The
-    first of `models` is the main model."""
+    """Return the result for the bytes on a device.
+
+    The bytes are the weights, caches and states of a model and of its draft model. The first of `models` is the main
+    model.
+    """
     first = models[0]
     inputs = {
         "context": Input(
@@ -242,7 +251,7 @@ def state_result(
 
 
 def elasticities(result: Result) -> tuple[Elasticity, ...]:
-    """Return the elasticity of a result in each of its inputs, the largest first.
+    """Return the elasticity of a result with respect to each input, the largest first. ||
 
     For the bytes of a group, the elasticity is the group's share of the result. For other inputs, it is the slope of
     the logarithms between 95% and 105% of the input. For an input that `leaps`, the slope is between half and double. A
@@ -273,7 +282,9 @@ def _slope(result: Result, name: str, one: Input) -> float:
 
 
 def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
-    """Compute results at `points` values of one input, from a text such as `bandwidth=200..300` or `streams=1..256`.
+    """Compute results at `points` values of one input.
+
+    `bandwidth=200..300` and `streams=1..256` are examples of the text.
 
     A bandwidth without a unit is in GB/s. Raises `UsageError` if the range is invalid or no result has the input.
     """

@@ -1,4 +1,4 @@
-"""Parse the command line of a server in the same way as llama.cpp at the pin.
+"""Parse the command line of a server as llama.cpp at the pin does.
 
 Source: `common/arg.cpp` and `tools/server/server.cpp`.
 """

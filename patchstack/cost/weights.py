@@ -1,5 +1,7 @@
-"""Assign every tensor to exactly one group. Count the bytes of each group: the bytes in the file, and the bytes that a
-step reads."""
+"""Assign every tensor to exactly one group, and count the bytes of each group.
+
+The bytes in the file and the bytes that a step reads are counted separately.
+"""
 
 from __future__ import annotations
 
@@ -162,8 +164,8 @@ def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
 def read_bytes(one: Placed, step: StepSize) -> float:
     """Return the number of bytes of a tensor that a step reads.
 
-    For experts, this is the expected number of distinct experts. For embedding tables, it is one row for each token.
-    The head is read once if the step has outputs. The draft block is read only if `drafting` is true.
+    For experts, the number is that of the expected distinct experts. For embedding tables, it is one row for each
+    token. The head is read once if the step has outputs. The draft block is read only if `drafting` is true.
     """
     if one.group is Group.DRAFT and not step.drafting:
         return 0.0

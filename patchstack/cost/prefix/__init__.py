@@ -1,1 +1,4 @@
-"""Simulate which parts of a prompt a server reuses, and how many tokens it processes with other kinds of prompts."""
+"""Simulate how a server reuses prompts, and how many tokens it processes.
+
+The number of tokens is also computed for other kinds of prompts.
+"""

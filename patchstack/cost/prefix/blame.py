@@ -69,8 +69,10 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
 
 @dataclass(slots=True)
 class Conversations:
-    """Separates the conversations of a log. A step belongs to the conversation whose last step has the most messages in
-    common with it."""
+    """The separate conversations of a log.
+
+    A step belongs to the conversation whose last step has the most messages in common with it.
+    """
 
     last: list[tuple[Sequence[Message], str | None]]
 
@@ -95,10 +97,11 @@ class Conversations:
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """Return the number of messages that two steps have in common, plus the length of their common prefix in messages.
+    """Return a score for the messages that two steps have in common.
 
-    Return 0 if they have only system messages in common and the previous step had other messages too, because all
-    conversations of an agent have the same system message.
+    The score is the number of these messages, plus the length of the common prefix in messages. It is 0 if the steps
+    have only system messages in common and the previous step had other messages too, because all conversations of an
+    agent have the same system message.
     """
     prefix = 0
     for one, other in zip(before, now, strict=False):

@@ -1,6 +1,6 @@
-"""Compute how the processed tokens of an agent grow with its steps.
+"""Compute how the number of processed tokens grows with the steps of an agent.
 
-The same is computed for other kinds of prompts.
+The growth is also computed for other kinds of prompts.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ def growth(processed: Sequence[int]) -> Growth:
 
 
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the number of tokens of every step. `steps` are pairs (step, tokens) for the known steps. Between two
-    known steps, the numbers are interpolated linearly."""
+    """Return the number of tokens of every step.
+
+    `steps` are pairs (step, tokens) for the steps whose number of tokens is known. The numbers between two such steps
+    are interpolated linearly.
+    """
     found: list[int] = []
     for (one, tokens), (other, more) in pairwise(steps):
         found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]
@@ -44,7 +47,9 @@ def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
-    """Estimate the number of tokens that a step adds, as the largest growth of the prompt from one step to the next.
+    """Estimate the number of tokens that a step adds.
+
+    The estimate is the largest growth of the prompt from one step to the next.
 
     If a step also removes parts of the prompt, the prompt grows by less than the added tokens. So the estimate is right
     if at least one step removed nothing. Return 0 for fewer than two steps.
@@ -53,8 +58,10 @@ def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
 
 
 def append_only(first: int, steps: int, added: int) -> int:
-    """Return the number of processed tokens if every step only appends `added` tokens to the prompt. The prompt of the
-    first step has `first` tokens."""
+    """Return the number of processed tokens if every step only appends `added` tokens.
+
+    The prompt of the first step has `first` tokens.
+    """
     return first + (steps - 1) * added if steps else 0
 
 

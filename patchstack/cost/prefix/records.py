@@ -1,4 +1,6 @@
-"""Read the steps of an agent from a log. The log has JSON lines with requests and answers, or comes from llama-server.
+"""Read the steps of an agent from a log.
+
+The log contains JSON lines with requests and answers, or is the log of llama-server.
 
 A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request` and
 `response`. Such an object can also have `started` and `ended`, in seconds.
@@ -39,12 +41,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A step of an agent. A value is None if the log does not have it.
+    """A step of an agent. A value is None if the log does not contain it.
 
     `messages` is None for a plain completion, which has `prompt` instead. `body` is the request. `total` is the number
     of prompt tokens, `cached` the number of reused tokens, `generated` the number of generated tokens. `prefill` and
     `decode` are the server's times in seconds. `started` and `ended` are in seconds on the clock of the log. `slot` is
-    -1 if the log does not name it.
+    -1 if the log does not contain it.
     """
 
     place: str
@@ -245,8 +247,11 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
 
 
 def _measure(entry: dict[str, Any], text: str) -> None:
-    """Compute the number of prompt tokens if the log does not have it. It is the number of tokens in the slot at the
-    end, minus the generated tokens. The last generated token is not in the slot."""
+    """Compute the number of prompt tokens if the log does not contain it.
+
+    It is the number of tokens in the slot at the end, minus the generated tokens. The last generated token is not in
+    the slot.
+    """
     held = _HELD.search(text)
     if "total" not in entry and held and held[2] == "0" and "generated" in entry:
         entry["total"] = int(held[1]) - entry["generated"] + 1

@@ -33,7 +33,7 @@ class WindowCells:
     def kept(self, sequence: int) -> list[int]:
         """Return the positions that a saved state of the sequence contains.
 
-        They are the positions in the window before its last position.
+        These positions are in the window before the last position of the sequence.
         """
         last = self.last(sequence)
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
@@ -121,7 +121,7 @@ class Request:
 class Reuse:
     """The tokens that a request reused in `slot`.
 
-    `total` is the number of prompt tokens, and `cached` the number of reused tokens. `common` is the length of the
+    `total` is the number of prompt tokens, and `cached` is the number of reused tokens. `common` is the length of the
     prefix that the prompt shares with the earlier tokens of the slot. `restored` is the length of the restored
     checkpoint in tokens. It is -1 if none was restored. `checkpoints` has the lengths of the slot's checkpoints after
     the request, in tokens. `lost_checkpoints` is the number of checkpoints that were erased because of the limit.
@@ -310,7 +310,7 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """Return the bytes of a slot's complete state after `tokens` tokens. A saved state includes only the part of
+        """Return the bytes of a slot's complete state after `tokens` tokens. A saved state contains only the part of
         the caches that the next token reads. Headers of a few bytes are ignored."""
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
@@ -329,8 +329,11 @@ class Slots:
         return 0 if held else -1
 
     def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
-        """Reuse the cached prefix of a prompt in the slot. Return three token counts: reused, in the common prefix, and
-        in the restored checkpoint (-1 if none was restored)."""
+        """Reuse the cached prefix of a prompt in the slot.
+
+        Return three lengths in tokens: the reused prefix, the common prefix, and the restored checkpoint. The last is
+        -1 if no checkpoint was restored.
+        """
         held = slot.prompt
         common = past = _common(held.tokens, prompt) if request.cache else 0
         restored = -1
