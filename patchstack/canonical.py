@@ -1,6 +1,7 @@
-"""Write canonical JSON. Its bytes depend only on the value, because keys are sorted. No other module writes these
-forms. Digests and names are computed from the bytes. If a form changes by a single space, stored builds, observations
-and decisions are no longer found.
+"""Write canonical JSON, whose bytes depend only on the value.
+
+Keys are sorted. No other module writes canonical JSON. Digests and names are computed from the bytes. If a form changes
+by a single space, stored builds, observations and decisions are no longer found.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ def canonical(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002  (json'
 
 
 def one_line(value: Any) -> str:
-    """Return a document on one line: a space after every colon and comma, ASCII, no newline at the end. This form is
-    also used for requests to a server, and for the digests of toolchains and requests.
+    """Return a document on one line.
+
+    The line is ASCII, with a space after every colon and comma, and has no newline at the end. This form is also used
+    for requests to a server, and for the digests of toolchains and requests.
     """
     return json.dumps(value, sort_keys=True)
 
 
 def indented(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002
-    """Return the form for files that people read, indented by two spaces, with a newline at the end. `ascii` has the
-    same meaning as in `canonical`."""
+    """Return the indented form for files that people read.
+
+    The form is indented by two spaces and ends with a newline. `ascii` has the same meaning as in `canonical`.
+    """
     return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=ascii) + "\n").encode()

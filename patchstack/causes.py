@@ -1,4 +1,6 @@
-"""The causes of errors: one class for each, with a permanent code. docs/troubleshooting.md has an entry for each code.
+"""Define the causes of errors, each as a class with a permanent code.
+
+docs/troubleshooting.md has an entry for each code.
 
 The first two digits of a code are its area: 01 command line, 02 workspace, 03 git, 04 series, 05 engines, 06 builds, 07
 gates and evidence, 08 measurements, 09 sync, 10 files, 11 CI. A code is never reused. A class that callers catch is

@@ -1,6 +1,8 @@
-"""The base types of all JSON documents. The schemas in the reference are generated from them. A document's first field
-is its schema, such as `patchstack.cost/1`. Fields of a published document are never removed and never change their
-meaning; new ones may be added. Any other change needs a new schema version.
+"""Define the base types of all JSON documents.
+
+The schemas in the reference are generated from them. A document's first field is its schema, such as
+`patchstack.cost/1`. Fields of a published document are never removed and never change their meaning. New fields may be
+added. Any other change needs a new schema version.
 """
 
 from __future__ import annotations

@@ -22,9 +22,11 @@ class Exit(IntEnum):
 
 
 class PatchstackError(Exception):
-    """A failure with a message for the user: what failed and where, and a hint on what to do next.
+    """A failure with a message for the user.
 
-    `problems` holds further complaints of the same kind, so that all of them are reported at once.
+    The message states what failed and where. The hint states what to do next.
+
+    `problems` contains further problems of the same kind, so that all problems are reported together.
     """
 
     exit_code: Exit = Exit.USAGE
@@ -64,12 +66,12 @@ class ConfigError(PatchstackError):
 
 
 class MissingError(PatchstackError):
-    """Something is missing: git, a repository, an object, the network, or the other side of a comparison."""
+    """Something is missing, for example git, a repository, an object, the network, or a side of a comparison."""
 
     exit_code = Exit.MISSING
 
 
 class NotHeldError(PatchstackError):
-    """A check was made and failed."""
+    """A check ran and failed."""
 
     exit_code = Exit.DOES_NOT_HOLD

@@ -1,4 +1,6 @@
-"""Find out how this patchstack was installed, and which commands run it from a shell and add an optional extra.
+"""Find out how this patchstack was installed.
+
+Also return the commands that run it from a shell or add optional extras.
 
 Sources: `direct_url.json` (PEP 610), `pipx_metadata.json` (pipx 1.0 to 1.18), and `uv-receipt.toml` and the
 environments in uvx's cache (uv 0.13).
@@ -39,11 +41,11 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An installation. `source` is a checkout's directory or a PEP 508 URL; None if the source is unknown or no longer
-    exists. `editable` applies only to a directory. `extras` are the extras with all packages installed. `requirements`
-    are the packages of every extra. `importable` is false for a checkout that runs without being installed.
-    `pip_install` is the command that installs packages into this environment. `program` and `arguments` are from this
-    process's command line."""
+    """An installation. `source` is a checkout's directory or a PEP 508 URL. It is None if the source is unknown or no
+    longer exists. `editable` applies only to a directory. `extras` are the extras whose packages are all installed.
+    `requirements` are the packages of every extra. `importable` is false for a checkout that runs without being
+    installed. `pip_install` is the command that installs packages into this environment. `program` and `arguments` are
+    from this process's command line."""
 
     by: By
     source: str | None
@@ -179,8 +181,11 @@ def _made_by(prefix: Path) -> By:
 
 
 def _pip_install(python: Path, prefix: Path) -> str:
-    """Return the command that installs packages into this environment: `uv pip` if the environment has no pip, `pip` if
-    it is a virtual environment whose pip is on `PATH`, otherwise `python -m pip`."""
+    """Return the command that installs packages into this environment.
+
+    The command is `uv pip` if the environment has no pip, `pip` if it is a virtual environment whose pip is on `PATH`,
+    otherwise `python -m pip`.
+    """
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"
     if prefix == Path(sys.base_prefix):

@@ -1,4 +1,7 @@
-"""Run programs: list arguments, a cleaned environment, limits, process-group kill. Nothing else starts processes."""
+"""Run programs without a shell, in a cleaned environment, with time limits.
+
+A program is killed with its process group. No other module starts processes.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ _listeners: list[Callable[[Sequence[str]], None]] = []
 
 
 def tell_programs(listener: Callable[[Sequence[str]], None]) -> Callable[[], None]:
-    """Call the listener with the arguments of every program before it is run. Return a function that removes it."""
+    """Call a listener with the arguments of every program before the program starts.
+
+    Return a function that removes the listener.
+    """
     _listeners.append(listener)
     return lambda: _listeners.remove(listener)
 
@@ -69,8 +75,11 @@ class ProgramTimeout(MissingError):
 
 
 def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
-    """Return the environment for a program: the allowed variables of this process, the C locale, and `extra`. Variables
-    that git sets for hooks (`GIT_*`) are not allowed."""
+    """Return the environment for a program.
+
+    It contains the allowed variables of this process, the C locale, and `extra`. Variables that git sets for hooks
+    (`GIT_*`) are not allowed.
+    """
     kept = _KEPT + (_KEPT_FOR_NETWORK if network else ())
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["LC_ALL"] = "C"
@@ -93,7 +102,7 @@ def run(
     `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds. On a timeout or any
     exception, including Ctrl-C, the program's whole process group is killed. `on_stderr` receives each line of stderr
     as it arrives. `hold` are descriptors that the program inherits. A lock on such a descriptor is held until the
-    program has ended, too.
+    program, too, has ended.
 
     Raises `MissingError` if the program is not installed, and `ProgramTimeout` on a timeout.
     """
@@ -134,8 +143,10 @@ def run(
 
 @contextlib.contextmanager
 def _standard_input(content: bytes) -> Iterator[IO[bytes] | int]:
-    """Yield the standard input of a program: /dev/null, a pipe, or a file for large input, because a pipe is written
-    only one page at a time."""
+    """Yield the standard input of a program: /dev/null, a pipe, or a file.
+
+    Large input uses a file, because a pipe is written only one page at a time.
+    """
     if len(content) <= _LARGE:
         yield subprocess.PIPE if content else subprocess.DEVNULL
         return
@@ -163,24 +174,27 @@ class Child:
 
     @property
     def stderr(self) -> IO[bytes]:
-        """Its stderr, if it was started with `PIPE`."""
+        """The program's stderr, if it was started with `PIPE`."""
         assert self._child.stderr is not None
         return self._child.stderr
 
     @property
     def stdin(self) -> IO[bytes]:
-        """Its stdin, if it was started with `PIPE`."""
+        """The program's stdin, if it was started with `PIPE`."""
         assert self._child.stdin is not None
         return self._child.stdin
 
     @property
     def stdout(self) -> IO[bytes]:
-        """Its stdout, if it was started with `PIPE`."""
+        """The program's stdout, if it was started with `PIPE`."""
         assert self._child.stdout is not None
         return self._child.stdout
 
     def poll(self) -> int | None:
-        """Return the exit code, or the negated number of the signal that ended the program. None if it still runs."""
+        """Return the exit code, or the negated number of the signal that ended the program.
+
+        Return None if the program still runs.
+        """
         return self._child.poll()
 
     def wait(self) -> int:
@@ -188,22 +202,25 @@ class Child:
         return self._child.wait()
 
     def wait_at_most(self, seconds: float) -> int | None:
-        """Return the exit code once the program has ended. None if it still runs after `seconds` seconds."""
+        """Wait for the program to end, and return its exit code.
+
+        Return None if the program still runs after `seconds` seconds.
+        """
         try:
             return self._child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def terminate(self) -> None:
-        """Send it SIGTERM, unless it has ended. Its children get no signal."""
+        """Send SIGTERM to the program, unless it has ended. Its children get no signal."""
         self._child.terminate()
 
     def kill(self) -> None:
-        """Send it SIGKILL, unless it has ended. Its children get no signal."""
+        """Send SIGKILL to the program, unless it has ended. Its children get no signal."""
         self._child.kill()
 
     def end_group(self) -> None:
-        """Kill it and its children, unless it has ended. Then reap it and close its stderr."""
+        """Kill the program and its children, unless it has ended. Then reap it and close its stderr."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -223,8 +240,8 @@ def start(
 ) -> Child:
     """Start a program and return at once.
 
-    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors that
-    the program gets copies of; None is /dev/null. `stderr` may be `PIPE`.
+    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors, of
+    which the program receives copies. None stands for /dev/null. `stderr` may be `PIPE`.
 
     Raises `OSError` or `ValueError` if the program cannot be started. The caller reports the error, because it knows
     the purpose of the program.
@@ -260,8 +277,10 @@ def attached(args: Sequence[str]) -> int:
 def _communicate_streaming(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, on_stderr: Callable[[str], None]
 ) -> tuple[bytes, bytes]:
-    """Do the same as `communicate`, and also call `on_stderr` with every line (or carriage-return update) of stderr
-    when it arrives."""
+    """Do the same as `communicate`, and call `on_stderr` with every line of stderr when it arrives.
+
+    A carriage return also ends a line.
+    """
     source = child.stderr
     assert source is not None
     seen = bytearray()

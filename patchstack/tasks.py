@@ -1,5 +1,6 @@
-"""Report the slow parts of a command to a watcher, which shows the progress. Without a watcher a task costs almost
-nothing.
+"""Report the slow parts of a command to a watcher, which shows the progress.
+
+Without a watcher, a task takes almost no time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Watcher(Protocol):
-        """Shows tasks. Each call gets the open tasks, outermost first."""
+        """The display of tasks. Each method receives the open tasks, outermost first."""
 
         def began(self, tasks: list[Task]) -> None:
             """The innermost task has begun."""
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PATIENCE = 2.0
-"""The shortest duration of a task that is shown, in seconds."""
+"""Tasks that take less time are not shown, in seconds."""
 
 
 class Task:
-    """One part of the work in progress. Only `task` creates it; the code inside reports its progress.
+    """One part of the work in progress. Only `task` creates a task, and the code in its block reports the progress.
 
     `name` describes the work (`verify paged`). Tasks with the same `key` take about equally long, so the duration of
-    one is the estimate for the next. `done` of `total` items are done; `total` is 0 if unknown. `doing` describes the
-    current activity. `announced` tasks are shown from their start, others after a delay. `typical` is whether to
-    remember the duration. `began` is a time of the monotonic clock in seconds.
+    one is the estimate for the next. `done` of `total` items are done. `total` is 0 if it is unknown. `doing` describes
+    the current activity. A task that is `announced` is shown from its start, any other task after a delay. If `typical`
+    is true, the duration is remembered. `began` is a time of the monotonic clock in seconds.
     """
 
     __slots__ = ("announced", "began", "doing", "done", "key", "name", "total", "typical")
@@ -132,8 +133,10 @@ def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
 
 
 def longest(durations: Sequence[tuple[str, float]]) -> str | None:
-    """Return a note that names the slowest of several tasks (`greedy took 41 s of 63 s`). Return None if all tasks were
-    quick, or if there is only one."""
+    """Return a note that names the slowest of several tasks, such as `greedy took 41 s of 63 s`.
+
+    Return None if all tasks were quick, or if there is only one.
+    """
     total = sum(seconds for _, seconds in durations)
     if len(durations) < 2 or total <= PATIENCE:
         return None

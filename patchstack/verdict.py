@@ -9,7 +9,10 @@ from patchstack.errors import Exit
 
 
 class Verdict(StrEnum):
-    """PASS and FAIL are judgements; INVALID means that none could be made (lost output, a missing tool)."""
+    """The result of a check.
+
+    INVALID means that the check could not be judged, for example because output was lost or a tool is missing.
+    """
 
     PASS = "PASS"  # noqa: S105  (a verdict, not a password)
     FAIL = "FAIL"
@@ -17,7 +20,11 @@ class Verdict(StrEnum):
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> Exit:
-    """Return the exit status of a command: 1 for any FAIL, otherwise 4 for any INVALID or no verdicts, otherwise 0."""
+    """Return the exit status of a command with these verdicts.
+
+    The status is 1 if any verdict is FAIL. Otherwise it is 4 if any is INVALID or there are no verdicts, and 0 if all
+    are PASS.
+    """
     seen = set(verdicts)
     if Verdict.FAIL in seen:
         return Exit.DOES_NOT_HOLD
@@ -25,8 +32,10 @@ def exit_code(verdicts: Iterable[Verdict]) -> Exit:
 
 
 def verdict_line(what: str, verdicts: Sequence[Verdict], excused: Sequence[Verdict] | None = None) -> str:
-    """Return the last line of a command's output: the overall verdict, and the count of each verdict. `excused` are the
-    verdicts after some were excused; if given, they determine the overall verdict.
+    """Return the last line of a command's output.
+
+    The line has the overall verdict, and the count of each verdict. `excused` are the verdicts that remain after some
+    were excused. If given, they determine the overall verdict.
     """
     codes = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}
     whole = codes.get(exit_code(verdicts if excused is None else excused), Verdict.INVALID)

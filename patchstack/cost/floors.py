@@ -1,4 +1,4 @@
-"""Compute the floor of a step, which is a lower bound for its time.
+"""Compute the floor of a step, a lower bound of its duration.
 
 One bound is the number of bytes that the step must read and write, divided by the memory bandwidth. For a prompt,
 another bound is the number of operations, divided by the machine's peak. Every byte counts once for each step, as if

@@ -1,6 +1,6 @@
 """Compute the memory length τ of each head of recurrent layers.
 
-Also compute the bytes that are saved if heads with a small τ keep their state in bf16.
+Also compute how many bytes are saved if heads with a small τ store their state in bf16.
 
 τ is `1/(|ssm_a|·softplus(ssm_dt))` tokens. The gate of a head is `ssm_a·softplus(α + ssm_dt)` with α from the input
 (`src/models/qwen35.cpp` at the pin). τ is computed for α = 0. If the state is rounded to bf16 at every step, its
@@ -33,9 +33,9 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSplit:
-    """A split of the heads. Those with τ above `threshold` keep f32, and the others use bf16.
+    """A split of the heads. Heads with τ above `threshold` keep f32, and the others use bf16.
 
-    `f32` tells for each layer and head whether the head keeps f32. `heads` is the number of heads, and `bf16` the
+    `f32` states for each layer and head whether the head keeps f32. `heads` is the number of heads, and `bf16` the
     number of heads in bf16. `factor` is `1 − bf16/(2·heads)`, by which the bytes of S shrink. `state_bytes` is the size
     of S and R of one sequence. `step_seconds` is the time to read and write the states of all streams once. It is None
     without a bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16. It is 0 if no head is in bf16.

@@ -164,8 +164,8 @@ def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
 def read_bytes(one: Placed, step: StepSize) -> float:
     """Return the number of bytes of a tensor that a step reads.
 
-    For experts, the number is that of the expected distinct experts. For embedding tables, it is one row for each
-    token. The head is read once if the step has outputs. The draft block is read only if `drafting` is true.
+    A step is expected to read only some of the experts, and reads one row of an embedding table for each token. The
+    head is read once if the step has outputs. The draft block is read only if `drafting` is true.
     """
     if one.group is Group.DRAFT and not step.drafting:
         return 0.0

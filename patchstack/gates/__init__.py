@@ -1,1 +1,4 @@
-"""Checks that a build must pass, and suites of them. Verdicts are drawn here from observations."""
+"""Judge builds with gates and suites of gates.
+
+A gate is a check that a build must pass. Its verdict is drawn from observations.
+"""

@@ -1,8 +1,8 @@
 """The copy of a suite in a decision: the suite's entry in the workspace file, the digests of its models, and the files
 that it names.
 
-With this copy, the verdicts of the decision can be recomputed after the workspace file changed. The copy is JSON, and
-the code that reads the workspace file also reads the copy.
+With this copy, the verdicts of the decision can be recomputed even if the workspace file has changed. The copy is JSON,
+and the code that reads the workspace file also reads the copy.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ class CarriedSuite:
 
 
 def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequence[ExtraGate] = ()) -> CarriedSuite:
-    """Return the copy of a workspace's suite for a decision, with the gates in `more` added at the end. If the
-    workspace file does not have the suite, the copy contains only the gates in `more`. `keep` stores the contents of
-    the files that the gates name, and returns their digests. Raises `ConfigError` for a file that is too large."""
+    """Return the copy of a workspace's suite for a decision.
+
+    The gates in `more` are added at the end. If the workspace file does not contain the suite, the copy contains only
+    the gates in `more`. `keep` stores the contents of the files that the gates name, and returns their digests. Raises
+    `ConfigError` for a file that is too large.
+    """
     document = read_yaml(workspace, comments=False)
     entry = (document.get("suites") or {}).get(name) or {}
     contents = {text: _named_file(workspace.parent, text) for text in sorted(set(_texts(entry)))}
@@ -65,8 +68,10 @@ def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequen
 
 
 def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: Path) -> Suite:
-    """Read a suite from its copy in a decision, and write the suite's files below `directory`, which must be empty.
-    `read` returns the content with a digest and a size.
+    """Read a suite from its copy in a decision.
+
+    The files of the suite are written below `directory`, which must be empty. `read` returns the content with a digest
+    and a size.
 
     Raises `ConfigError` for an unusable copy, and `MissingError` if a file is missing.
     """
@@ -87,7 +92,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
             raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
-    workspace = directory / "patchstack.yaml"  # left out: it is the name of the temporary directory of the files
+    workspace = directory / "patchstack.yaml"  # left out: the name of the temporary directory of the files
     problems: list[str] = []
     top = Node(read_again, workspace, "", problems)
     parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))

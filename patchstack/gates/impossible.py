@@ -1,9 +1,9 @@
-"""Judge a gate on a build that may lack the feature that the gate checks.
+"""Judge a gate on a build that may lack the checked feature.
 
 A gate that was added with a patch must not PASS without the patch. Without the patch, the gate may FAIL, or it may be
 impossible: its program is not in the build, or the program rejects an unknown argument. For other gates such a run is
-INVALID, and no observation is stored. Here it is a valid answer, so the observation is stored, and others can reach the
-same verdict from it.
+INVALID, and no observation is stored. In this module, the run is a valid answer. Its observation is stored, so that
+other people can compute the same verdict.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def judge_without(gate: Gate, runner: Observer) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    """An `Observer` that stops the gate if a program is missing or rejects its arguments. Programs of other builds are
-    not watched, because they prove nothing about this build."""
+    """An `Observer` that stops the gate if a program is missing or rejects its arguments.
+
+    Programs of other builds do not stop the gate, because they prove nothing about the judged build.
+    """
 
     runner: Observer
 

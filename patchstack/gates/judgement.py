@@ -37,9 +37,11 @@ class Judgement:
 
     @property
     def source(self) -> Source | None:
-        """The source of the judged observations. Observations made now take precedence over recorded evidence, and
-        recorded evidence takes precedence over this machine's cache. If several sources remain, the oldest one counts.
-        It is None if nothing was judged."""
+        """The source of the judged observations, or None if nothing was judged.
+
+        Observations made now take precedence over recorded evidence, and recorded evidence takes precedence over this
+        machine's cache. If several sources remain, the oldest one counts.
+        """
         found = [one.source for one in self.attempts if one.complaint is None]
         for origin in (Origin.OBSERVED, Origin.RECORDED, Origin.RECALLED):
             if of_it := [one for one in found if one.origin is origin]:

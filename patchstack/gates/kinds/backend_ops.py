@@ -1,10 +1,10 @@
-"""The gate `backend-ops`: a backend gives the same results as the CPU for operators, in every case of a reference.
+"""Gate kind `backend-ops`: for every case of a reference, a backend computes the same result as the CPU.
 
 `test-backend-ops` prints OK and exits with 0 even if it skipped the named backend, or if no case matched. Its total
 shrinks if a backend no longer supports a case. Therefore the gate requires that the named backend was tested, that all
 parts of the output agree, and that each operator has cases. It also compares the names of the cases with a reference.
-The list of cases is read from the test run, because `support` leaves out the cases of fused graphs. `support` shows why
-a case was lost.
+The list of cases is read from the test run, because `support` leaves out the cases of fused graphs. The output of
+`support` shows why a case was lost.
 """
 
 from __future__ import annotations
@@ -270,11 +270,13 @@ def settings_of(values: Values) -> OperatorSettings:
 
 
 def run(settings: OperatorSettings, runner: Observer) -> Judgement:
-    """Test the operators, list the supported cases, run failing cases again on their own, and judge.
+    """Test the operators, and judge.
+
+    The supported cases are listed, and failing cases are run again on their own.
 
     If the base build is known, its test program is run with the libraries of the judged build, so that a candidate
-    cannot provide its own test. If this program does not run, the judged build's own program is used, and the judgement
-    says so.
+    cannot provide its own test. If the test program of the base build does not run, the program of the judged build is
+    used, and the judgement states this fact.
     """
     if runner.context.judge is not None:
         with contextlib.suppress(MissingError), runner.judged_with(PROGRAM, runner.context.judge) as borrowed:

@@ -1,4 +1,4 @@
-"""Gate kind `completion`: each path and switch state gives the same greedy transcript, byte for byte, as its reference.
+"""Gate kind `completion`: compare the greedy transcript of each state with a reference, byte for byte.
 
 A reference is a digest of the stdout of `llama-completion` for one exact command line and environment. A state is an
 environment (a switch on, a switch off) with its own reference, or with the name of another state that must give the
@@ -116,7 +116,7 @@ class StateVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionSettings:
-    """The settings of the gate. `runs` is the number of runs of each state. All runs must give the same transcript.
+    """The settings of the gate. `runs` is the number of runs of each state, which must all produce the same transcript.
     `parallel` is the number of concurrent requests, and 0 means a single completion. `measure` is how the model is
     measured if a transcript changed."""
 
@@ -265,7 +265,7 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
 
 
 def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
-    """Return the states whose transcript changed. Each has its reference."""
+    """Return the states whose transcript changed, each with its reference."""
     by_name = {state.name: state for state in settings.states}
     own = settings.prompting.env
     found = []
@@ -284,8 +284,10 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
 
 
 def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
-    """Return why a build does not give the transcript of a state's reference. Return None if it gives this
-    transcript."""
+    """Return why a build does not produce the transcript of a state's reference.
+
+    Return None if the build produces this transcript.
+    """
     if state.expect is None:
         return None
     tried = runner.observe(

@@ -26,8 +26,11 @@ CONTEXTS = (256, 1024, 2048, 4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftSettings:
-    """The settings of the gate: the comparison (its own context length is not used), and the context lengths in tokens,
-    in ascending order."""
+    """The settings of the gate.
+
+    They are the comparison and the context lengths in tokens, in ascending order. The context length of the comparison
+    itself is not used.
+    """
 
     kl: kl.KlSettings
     contexts: tuple[int, ...] = CONTEXTS
@@ -135,8 +138,11 @@ def growth(checked: Sequence[kl.Checked]) -> str | None:
 
 
 def table_of(judgement: Judgement) -> JudgementTable:
-    """Return one row for each context length: context, verdict, positions, the mean, 99.9th percentile and maximum of
-    the divergences, and same top."""
+    """Return one row for each context length.
+
+    The columns are context, verdict, positions, the mean, 99.9th percentile and maximum of the divergences, and same
+    top.
+    """
     contexts = judgement.details.get("contexts")
     rows = []
     for one in contexts if isinstance(contexts, list) else ():

@@ -129,7 +129,7 @@ SWITCHED = (
     SECONDS,
     TRIES,
 )
-"""The settings for `switched`, which define the program that a switch is tested with."""
+"""The settings that `switched` reads. They define the program that a switch is tested with."""
 _PROMPTED = (SWITCHED_PROMPT, SERVER, *(one for one in (TOKENS, *LOADING) if one.name != "args"))
 
 
@@ -171,7 +171,7 @@ def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
 
 
 def chosen(prompting: Prompting, *, server: bool) -> Program:
-    """Return the program that receives a prompt."""
+    """Return the program that receives the prompt."""
     return prompting.server(1) if server else prompting.completion()
 
 

@@ -45,8 +45,11 @@ _OURS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits: the mean divergence must be below `mean` (nats), and the most probable token must be the same at no
-    fewer than `same_top` percent of the positions."""
+    """The limits of a comparison.
+
+    The mean divergence must be below `mean`, in nats. The most probable token must be the same in at least `same_top`
+    percent of the positions.
+    """
 
     mean: float = MEAN
     same_top: float = SAME_TOP
@@ -54,9 +57,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlSettings:
-    """The comparison and its limits. With `calibrate`, the limits of the comparison are a multiple of the noise, which
-    is measured by comparing the base with itself. The noise itself must then stay within `limits`, otherwise the gate
-    is INVALID. `base_build` runs the base if this is not the judged build (see `observe.from_build`)."""
+    """The comparison and its limits. With `calibrate`, the limits of the comparison are a multiple of the noise. The
+    noise is measured by comparing the base with itself. If the noise exceeds `limits`, the gate is INVALID.
+    `base_build` runs the base if this is not the judged build (see `observe.from_build`)."""
 
     comparison: Comparison
     limits: Limits = Limits()
