@@ -40,9 +40,9 @@ class PatchstackError(Exception):
         self.problems = tuple(problems)
 
     def render(self, about: str = "", *, coded: bool = False) -> str:
-        """Return the text for stderr: `error:`, a line for each problem, and `hint:` after a blank line.
+        """Return the text for stderr: `error:`, one line for each problem, and `hint:` after a blank line.
 
-        `about` is the series of the error, if the command handles several. With `coded` the first word is
+        `about` is the series of the error, if the command handles several series. With `coded` the first word is
         `error[PS0407]:`.
         """
         word = f"error[{self.code}]" if coded and self.code else "error"

@@ -251,7 +251,7 @@ def state_result(
 
 
 def elasticities(result: Result) -> tuple[Elasticity, ...]:
-    """Return the elasticity of a result with respect to each input, the largest first. ||
+    """Return the elasticity of a result with respect to each input, the largest first.
 
     For the bytes of a group, the elasticity is the group's share of the result. For other inputs, it is the slope of
     the logarithms between 95% and 105% of the input. For an input that `leaps`, the slope is between half and double. A

@@ -1,4 +1,4 @@
-"""Compute the key of an observation: one digest of everything that can change the result.
+"""Compute the key of an observation: a digest of everything that can change the result.
 
 The version of the scheme is part of every key, so a record of an older scheme is never reused. Scheme 1 used one digest
 for all files of a build, and its records do not contain the ingredients of their keys.

@@ -1,8 +1,10 @@
-"""The ledger of accepted and rejected candidates. Each decision is one file, named by the digest of its content.
+"""Store the decisions on candidates in a ledger.
+
+Each decision is one file, named by the digest of its content.
 
 A decision of format 2 names every record of its evidence with its digest, and contains the input of the verdicts. The
 verdicts can therefore be computed again from the repository alone. A decision of format 1 cannot be checked in this
-way, because its outputs were not kept.
+way, because its outputs were not stored.
 """
 
 from __future__ import annotations
@@ -79,14 +81,16 @@ class Decision:
 
     @property
     def id(self) -> str:
-        """The first 40 digits of the SHA-256 of the canonical content."""
+        """The first 40 hex digits of the SHA-256 of the canonical content."""
         if not self._id:  # cached: sorting and searching use it often, and the evidence may be megabytes
             object.__setattr__(self, "_id", hashlib.sha256(self.content).hexdigest()[:40])
         return self._id
 
     def says(self, words: Iterable[str]) -> bool:
-        """Return whether every word occurs in the subjects, commits, reason, tags, series, outcome, files or symbols.
-        Case is ignored."""
+        """Return whether every word occurs in the decision.
+
+        The subjects, commits, reason, tags, series, outcome, files and symbols are searched. Case is ignored.
+        """
         texts = [self.why, *self.tags, self.series, str(self.outcome)]
         for one in self.candidates:
             texts += [one.subject, one.commit, *one.files, *one.symbols]
@@ -101,15 +105,17 @@ class Ledger:
         self.directory = directory
 
     def write(self, decision: Decision) -> Path:
-        """Write a decision atomically, and return its file. The same decision always gives the same file."""
+        """Write a decision atomically, and return its file. The same decision is always written to the same file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{decision.id}.json"
         replace_file(path, indented(_document(decision), ascii=False))
         return path
 
     def read(self) -> tuple[Decision, ...]:
-        """Return all decisions, newest first. Raises `ConfigError` that lists every damaged file and every file whose
-        content does not match its name."""
+        """Return all decisions, newest first.
+
+        Raises `ConfigError`, which lists every damaged file and every file whose content does not match its name.
+        """
         found, problems = self.look()
         if problems:
             raise LedgerUntrusted(
@@ -178,8 +184,8 @@ def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedBy:
-    """The decision that accepted a patch. `id` is the decision's id, `path` its file. `switch_unproven` says why the
-    patch was accepted with a switch that no gate tests; it is empty if no such switch exists."""
+    """The decision that accepted a patch. `id` is the decision's id, and `path` is its file. `switch_unproven` says why
+    the patch was accepted with a switch that no gate tests; it is empty if no such switch exists."""
 
     id: str
     path: Path
@@ -217,7 +223,7 @@ def _document(decision: Decision) -> dict[str, Any]:
     old = values.pop("format") == 1
     if old:
         del values["supersedes"]
-    # Convert through JSON once: tuples become lists, so the id does not depend on which of these types was used.
+    # Convert through JSON, so that tuples become lists and the id does not depend on the type of a sequence.
     found: dict[str, Any] = json.loads(json.dumps({"schema": OLD_SCHEMA if old else SCHEMA, **values}))
     return found
 

@@ -10,7 +10,7 @@ from patchstack.evidence.store import BadRecord, Evidence, Observations, Record
 
 
 class Origin(StrEnum):
-    """Where an observation comes from."""
+    """The kinds of sources of an observation."""
 
     OBSERVED = "observed"
     RECALLED = "recalled"
@@ -19,8 +19,11 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where an observation comes from, and when it was made. `made` is RFC 3339 in UTC, or empty for an observation
-    made now. `decision` is the id of the decision that names the recorded evidence; empty for other origins."""
+    """The origin of an observation and its time.
+
+    `made` is RFC 3339 in UTC. It is empty for an observation that was made now. `decision` is the id of the decision
+    that names the recorded evidence. It is empty for other origins.
+    """
 
     origin: Origin = Origin.OBSERVED
     made: str = ""
@@ -77,8 +80,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The known observations: this machine's cache, and then recorded evidence. Without `recorded`, only the cache is
-    used."""
+    """The known observations, from this machine's cache and from recorded evidence.
+
+    The cache is searched first. Without `recorded`, only the cache is used.
+    """
 
     cache: Observations
     recorded: Recorded | None = None

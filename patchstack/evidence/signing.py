@@ -1,4 +1,4 @@
-"""Sign decisions, and check their signatures, with `ssh-keygen -Y`, which git uses too.
+"""Sign decisions and check their signatures with `ssh-keygen -Y`, as git does for commits.
 
 A signature covers the canonical content of a decision. The content has the digest of every record, and the records have
 the digests of their outputs. The content also names upstream, pin, series and commits, so a signature from a different
@@ -26,7 +26,7 @@ from patchstack.process import Finished, clean_environment, run
 
 NAMESPACE = "patchstack-decision"
 _PROGRAM = "ssh-keygen"
-_LARGEST = 64 << 10  # bytes of a signature
+_LARGEST = 64 << 10  # maximum size of a signature in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,12 @@ class Signers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """A signature of a decision. `problem` says why the signature does not count; None if it counts. `by` is the
-    signer's name in the list of allowed signers; empty if unknown. `broken` is true if the file is not a valid
-    signature of this decision, whoever made it."""
+    """A signature of a decision.
+
+    `problem` is the reason why the signature does not count, or None if it counts. `by` is the signer's name in the
+    list of allowed signers. It is empty if the signer is unknown. `broken` is true if the file is not a valid signature
+    of this decision, whoever made it.
+    """
 
     path: Path
     by: str = ""
@@ -91,7 +94,7 @@ def signatures(decision: Decision, directory: Path, signers: Signers | None) -> 
 
 
 def strays(directory: Path, known: Iterator[str]) -> tuple[Path, ...]:
-    """Return the signature files that belong to none of the `known` decision ids."""
+    """Return the signature files that belong to none of the decisions with the `known` ids."""
     ids = set(known)
     found = sorted(directory.glob("*.sig")) if directory.is_dir() else []
     return tuple(path for path in found if path.name.partition(".")[0] not in ids)

@@ -1,5 +1,7 @@
-"""Store observations on disk. Each is one JSON file that contains everything that its key was computed from; the
-outputs are in a separate directory.
+"""Store observations on disk, each as one JSON file.
+
+The file contains everything from which the key of the observation was computed. The outputs are in a separate
+directory.
 
 `Observations` is a cache. Its files are named by key, and a newer observation replaces an older one. `Evidence` is the
 basis of decisions. Its files are named by the digest of their content and are never replaced.
@@ -31,8 +33,9 @@ _MOST = 512 << 20  # the largest uncompressed output, in bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A stored observation. `ingredients` are what the key was computed from, as JSON (see `key.Ingredients`). `blobs`
-    are the outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other values, as JSON."""
+    """A stored observation. `ingredients` are the values from which the key was computed, as JSON (see
+    `key.Ingredients`). `blobs` are the outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other
+    values, as JSON."""
 
     key: str
     ingredients: Mapping[str, Any]
@@ -40,7 +43,7 @@ class Record:
     blobs: Mapping[str, bytes]
 
     def follows(self) -> bool:
-        """Return whether the key is the key of the ingredients."""
+        """Whether the key matches the ingredients."""
         return key_of(self.ingredients) == self.key
 
 

@@ -1,5 +1,6 @@
-"""The copy of a suite in a decision: the suite's entry in the workspace file, the digests of its models, and the files
-that it names.
+"""Write and read the copy of a suite that a decision contains.
+
+The copy has the suite's entry in the workspace file, the digests of its models, and the files that it names.
 
 With this copy, the verdicts of the decision can be recomputed even if the workspace file has changed. The copy is JSON,
 and the code that reads the workspace file also reads the copy.

@@ -1,4 +1,7 @@
-"""Read suites, which are ordered lists of gates, and their models from `patchstack.yaml`, and run a suite."""
+"""Read suites and their models from `patchstack.yaml`, and run suites.
+
+A suite is an ordered list of gates.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def run_suite(
 ) -> Iterator[tuple[Gate, Judgement]]:
     """Run the gates in order, and yield each gate with its judgement.
 
-    The progress display shows each gate as a task while it runs. `of` is a word for the build, and is empty if there is
+    The progress display shows each gate as a task while it runs. `of` is a word for the build. It is empty if there is
     only one build. If a model or program is missing, the gate is INVALID, and the next gates still run. `unfit` is the
     reason why the GPU cannot be used now. A gate that needs the GPU is then INVALID, and is not run.
 
@@ -109,8 +112,10 @@ def run_suite(
 
 
 def place(number: int, total: int) -> str:
-    """Return the position of a gate for its progress line, for example `, 3 of 23`. Return an empty string for the only
-    gate."""
+    """Return the position of a gate for its progress line, such as `, 3 of 23`.
+
+    Return an empty string if the suite has only one gate.
+    """
     return f", {number} of {total}" if total > 1 else ""
 
 

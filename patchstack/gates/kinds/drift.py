@@ -1,4 +1,4 @@
-"""The gate `drift`: the KL divergence at several context lengths.
+"""Gate kind `drift`: measure the KL divergence at several context lengths.
 
 A divergence that is small at 256 tokens can grow with every token. For example, recurrent states in bf16 passed at
 short contexts and failed at long ones.

@@ -1,6 +1,6 @@
-"""Gate kind `engaged`: a switch leaves its mark if it is on, and no mark if it is off.
+"""Gate kind `engaged`: a program leaves a mark if a switch is on, and no mark if it is off.
 
-Without this gate, a comparison of on and off may compare a path with itself: a misspelt switch changes nothing.
+Without this gate, a comparison of on and off may compare a path with itself, because a misspelt switch changes nothing.
 The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of the run's
 directory. Both runs must be complete, because a missing line may have been lost.
 

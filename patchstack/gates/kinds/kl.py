@@ -1,4 +1,4 @@
-"""The gate `kl`: the divergence of a model's next-token distributions from the distributions of a base, on a text.
+"""Gate kind `kl`: measure how far a model's next-token distributions on a text diverge from those of a base.
 
 The base is another model on the same build (for example f16 against the quantised model), the same model on another
 build, or the same model with a switch off. Both sides run with the same context and batches. By default, the mean

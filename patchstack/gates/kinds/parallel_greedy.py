@@ -1,7 +1,7 @@
 """Compare concurrent greedy requests with a single request, token by token.
 
 Concurrent requests share batches, and sums in a different order can flip a near tie. So a difference alone proves
-nothing. It also occurs on CPUs. Equal tokens are PASS.
+nothing. Such differences also occur on CPUs. Equal tokens are PASS.
 
 If tokens differ, the first difference is compared with a control: the same concurrent requests to a new server. A
 margin is the difference between the two best tokens. The change of the margins in the control is the noise of this
@@ -51,8 +51,11 @@ class SlotAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelRuns:
-    """The runs of one state, each with a new server: `alone` is a single request, `together` are several concurrent
-    requests, and `control` are the same concurrent requests again."""
+    """The runs of one state, each with a new server.
+
+    `alone` is a single request, `together` are several concurrent requests, and `control` are the same concurrent
+    requests again.
+    """
 
     alone: Observed
     together: Observed
@@ -63,8 +66,8 @@ class ParallelRuns:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
     """The first difference between two answers. `shift` is how much the margin between the two tokens changed, in nats.
-    It is infinite if one of the tokens is not among the two best of the other answer, or if the answers differ in
-    length."""
+    The shift is infinite if one of the tokens is not among the two best of the other answer, or if the answers differ
+    in length."""
 
     position: int
     expected: int | None
@@ -74,7 +77,10 @@ class Parting:
 
 
 def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> ParallelRuns:
-    """Send the requests to three new servers: one request, the concurrent requests, and the control."""
+    """Send the requests to three new servers.
+
+    The servers receive one request, the concurrent requests, and the control.
+    """
     server = prompting.server(count)
     what = f"parallel {name}".strip()
 
@@ -206,8 +212,8 @@ def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
 def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
     """Return the largest difference between the margins of two answers, in nats.
 
-    Only tokens up to and including the first different token count, and only those for which both answers have the same
-    two best tokens.
+    A token counts only if both answers have the same two best tokens at its position, and only up to and including the
+    first different token.
     """
     found = 0.0
     for mine, theirs in zip(one.steps, other.steps, strict=False):

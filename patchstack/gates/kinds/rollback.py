@@ -1,6 +1,6 @@
-"""Gate kind `rollback`: a state that is rolled back leaves no trace, above all in recurrent memory.
+"""Gate kind `rollback`: check that a rollback restores a state completely.
 
-Three checks, each of which can be left out:
+The check matters most for recurrent memory. It has three parts, and each can be left out:
 
 - `program`: a test program of the build, by default llama.cpp's `test-recurrent-state-rollback`, reports that the
 restored state gives the same logits. The program also exits with 0 if it skips the test (for a model that is not

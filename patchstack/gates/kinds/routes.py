@@ -1,9 +1,9 @@
-"""Gate kind `routes`: the counts of the traces show that a switch changes the route that it claims to change.
+"""Gate kind `routes`: compare the trace counts of a switch on and off with expectations.
 
-`engaged` checks only that a switch leaves a line. Calls may still take a different route: a route can be taken once in
-a warm-up and never again. This gate counts the traces of both runs, and compares the counts with expectations, which
-are written as for `patchstack trace read --expect`. The gate is INVALID if records were lost because of a trace's
-limit, or if records contradict their summary.
+The gate shows that a switch changes the route of calls. `engaged` checks only that a switch leaves a line, which does
+not prove this: a route can be taken once in a warm-up and never again. This gate counts the traces of both runs, and
+compares the counts with expectations, which are written as for `patchstack trace read --expect`. The gate is INVALID if
+records were lost because of a trace's limit, or if records contradict their summary.
 
     - name: grouped
       kind: routes

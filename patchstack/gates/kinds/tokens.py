@@ -1,8 +1,9 @@
 """Gate kind `tokens`: compare the token ids of a greedy continuation by `llama-server`.
 
-A digest of the text shows only that something differs. Ids show where, and how much. The server has one slot, receives
-one request at a time and uses no cache, because concurrent greedy requests need not match single ones. A reference is a
-list of ids in a file next to the workspace file, or only its digest. `states` and `kl` are as in `completion`.
+A digest of the text shows only that the text differs. Ids show the positions and the number of the differences. The
+server has one slot, receives one request at a time and uses no cache, because concurrent greedy requests need not match
+single ones. A reference is a list of ids in a file next to the workspace file, or only its digest. `states` and `kl`
+are as in `completion`.
 
     - name: moe-tokens
       kind: tokens
@@ -70,10 +71,10 @@ class TokensState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSettings:
-    """The settings of the gate. `repeats` is how often each server receives the same request. `runs` is the number of
-    servers. `probabilities` is the number of candidates that the server returns for each token. If two different tokens
-    have probabilities that differ by no more than `margin`, the difference is INVALID instead of FAIL. It is never
-    PASS. `measure` is how the model is measured if ids changed."""
+    """The settings of the gate. `repeats` is the number of times that each server receives the same request. `runs` is
+    the number of servers. `probabilities` is the number of candidates that the server returns for each token. If two
+    different tokens have probabilities that differ by no more than `margin`, the difference is INVALID instead of FAIL.
+    It is never PASS. `measure` is how the model is measured if ids changed."""
 
     prompting: Prompting
     states: tuple[TokensState, ...] = (TokensState(),)
@@ -243,7 +244,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 def _changed(
     settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
-    """Return the states whose ids changed. Each has its reference."""
+    """Return the states whose ids changed, each with its reference."""
     own = settings.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
@@ -260,7 +261,10 @@ def _changed(
 
 
 def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
-    """Return why a build does not give the ids of a state's reference. Return None if it gives these ids."""
+    """Return why a build does not produce the ids of a state's reference.
+
+    Return None if the build produces these ids.
+    """
     if state.reference is None:
         return None
     asked = ask_servers(
@@ -293,7 +297,7 @@ def findings_of_states(settings: TokensSettings, asked: Mapping[str, ServerAnswe
 def finding_of_state(
     state: TokensState, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False
 ) -> StateFinding:
-    """Return the result of a state. PASS needs a reference or another state, the same ids to the end, and equal
+    """Return the result of a state. PASS requires a reference or another state, the same ids to the end, and equal
     answers. `followed` is true if another state must equal this one. Such a state needs no reference to PASS, because
     the comparison is judged in the other state."""
     own = asked[state.name]
@@ -352,8 +356,11 @@ def finding_of_state(
 def _expectations(
     state: TokensState, asked: Mapping[str, ServerAnswers]
 ) -> Sequence[tuple[TokenReference, Generated | None, str]] | str:
-    """Return the expected ids of a state. Each entry has the answer that the ids come from, and a name. Return the
-    reason as a string if the ids are not known."""
+    """Return the expected ids of a state.
+
+    Each entry has a name, and the answer from which the ids come. Return the reason as a string if the ids are not
+    known.
+    """
     found: list[tuple[TokenReference, Generated | None, str]] = []
     if state.reference is not None:
         found.append((state.reference, None, "the reference"))

@@ -1,4 +1,6 @@
-"""Decide whether a changed transcript may become the reference. This needs evidence that the model is still the same.
+"""Decide whether a changed transcript may become the reference.
+
+Evidence must show that the model is still the same.
 
 The evidence is a comparison of the judged build with the build of the reference. It uses the same model, path and
 switches, and must have the verdict PASS. The comparison is either the KL divergence that the gate itself measures

@@ -1,6 +1,6 @@
 """Check by KL divergence whether the model is still the same after a transcript changed.
 
-A different order of additions gives a different text from the same model. So a gate that compares transcripts may
+If additions run in a different order, the same model produces a different text. So a gate that compares transcripts may
 define how to measure the model if a transcript changed:
 
     kl: {text: corpus.txt, context: 512, chunks: 20, build: 4b77161d29e1}
@@ -9,8 +9,7 @@ Both sides run the gate's model, with the path and the switches of the changed s
 the reference. This is `build` (written by `gate record`), or the accepted prefix in `accept`. It must give the
 reference's transcript, otherwise it cannot be the base. A state that differs from another state is measured against the
 other state, on the same build. If `base` names a model and no build is set, the base is this model. The result is then
-information, and no evidence.
-The verdict of the gate does not change.
+information, not evidence. The verdict of the gate does not change.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class Measure:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
     """A state whose transcript changed, with its complete environment. It was compared with the state `other`, or with
-    its reference. If it was compared with its reference, `gives` returns why a build does not give the reference.
-    `gives` returns None if the build gives it."""
+    its reference. If the state was compared with its reference, `gives` returns why a build does not produce the
+    reference. `gives` returns None if the build produces it."""
 
     state: str
     env: Environment
@@ -149,7 +148,7 @@ def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
 
 
 def still_the_same(judgement: Judgement) -> bool:
-    """Return whether changed transcripts are the only failure and each change is proven harmless.
+    """Return whether the only failures are changed transcripts that are proven harmless.
 
     A change is proven harmless if the changed state was measured against the build of its reference, with the result
     PASS.

@@ -1,5 +1,7 @@
-"""Record new references: the output of a gate becomes its expected output, with the reason as a comment in
-`patchstack.yaml`."""
+"""Record the output of a gate as its new reference.
+
+The reason is added as a comment in `patchstack.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,12 @@ _SHORT = 12  # the number of hex digits of a build's key in the output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReference:
-    """One value in a gate's entry: the keys of the path to the value, the old value, and the new value. `old` is None
-    if there was no value. If the entry names a file of token ids instead, `file` is this file (next to the workspace
-    file), and `ids` are its new content."""
+    """A reference in a gate's entry.
+
+    It has the keys of the path to the value, the old value, and the new value. `old` is None if there was no value. If
+    the entry names a file of token ids instead, `file` is this file (next to the workspace file), and `ids` are its new
+    content.
+    """
 
     keys: tuple[str, ...]
     old: str | int | None
@@ -67,8 +72,8 @@ def state_of(reference: RecordedReference) -> str:
 
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
-    """Return the entry for the build that the next change is measured against. It is the current build, for a gate with
-    `kl`. Return None for a gate without `kl`, and for programs that do not belong to a stored build."""
+    """Return the entry for the build that the next change is measured against. For a gate with `kl`, it is the current
+    build. Return None for a gate without `kl`, and for programs that do not belong to a stored build."""
     if (
         build is None
         or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
