@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PATIENCE = 2.0
-"""Tasks that take less time are not shown, in seconds."""
+"""The delay in seconds after which a task is shown, unless it is `announced`. The durations of shorter tasks are not
+stored."""
 
 
 class Task:

@@ -1,4 +1,6 @@
-"""Compute a rate with the difference method: two runs of different lengths, whose common costs cancel. Pure functions.
+"""Compute a rate from two runs of different lengths, whose common costs cancel.
+
+This is the difference method. All functions are pure.
 
 A run that generates g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give
 rate = n·(g2 − g1)/(T2 − T1). Prefill, loading, and the start and end of a run are in `fixed` and cancel.

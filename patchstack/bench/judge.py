@@ -1,4 +1,4 @@
-"""Decide the outcome of a comparison from its pairs only. Pure functions.
+"""Decide the outcome of a comparison from its pairs only. All functions are pure.
 
 The pairs are judged in the order in which they ran. The outcome is decided after the first pair that allows a decision,
 so later judgements give the same outcome.

@@ -1,5 +1,4 @@
-"""Read the comparisons that `accept:` in `patchstack.yaml` requires of a candidate, and check a comparison against
-them."""
+"""Read the comparisons that `accept:` requires of a candidate, and check a comparison against them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Limit the time of work in this process. The search for a regular expression may otherwise never end."""
+"""Limit the time of work in this process.
+
+Without a limit, the search for a regular expression may never end.
+"""
 
 from __future__ import annotations
 

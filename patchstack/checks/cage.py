@@ -1,5 +1,6 @@
-"""Run a program on this machine in a sandbox without network. The program can write only to its working directory and
-its home directory.
+"""Run a program on this machine in a sandbox without network.
+
+The program can write only to its working directory and its home directory.
 
 The sandbox uses Linux namespaces of an unprivileged user, through util-linux: a network namespace without interfaces,
 and a mount namespace in which all other directories are read-only. The setup prints a line when it is complete. Output

@@ -43,7 +43,7 @@ class SeriesTrees:
 
 
 def trees_of(links: Sequence[Link]) -> SeriesTrees:
-    """Return the trees of a series, from the links that tell which patches applied."""
+    """Return the trees of a series, from links that record which patches applied."""
     after, absent = {}, {}
     for link in links:
         number = link.patch.number

@@ -1,4 +1,4 @@
-"""Check that a machine is fit for gates, and lock its GPU while they run."""
+"""Check that a machine is suitable for gates, and lock its GPU while gates run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.machine.hardware import hardware
 
 
 class NotFit(PatchstackError):
-    """The machine is not fit for gates: the results of its runs could not be judged."""
+    """The machine is not suitable for gates, because the results of its runs could not be judged."""
 
     code = "PS0716"
     exit_code = Exit.INVALID
@@ -35,8 +35,8 @@ def fit_machine(
     """Yield the identity of the machine, as one line for the keys of observations. With `gpus`, the machine must pass
     all checks except those in `allow`, and its GPUs are locked while the body runs.
 
-    Raises `NotFit` if the machine fails a check, `GpuTaken` if a different process keeps the GPU, and `MissingError` if
-    the machine does not answer.
+    Raises `NotFit` if the machine fails a check, `GpuTaken` if a different process holds the lock of the GPU, and
+    `MissingError` if the machine does not answer.
     """
     permitted = allowed(tuple(allow))
     reached = reach(engine, open_another, image=image, gpus=gpus)

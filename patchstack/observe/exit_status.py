@@ -1,4 +1,4 @@
-"""Interpret an exit code. It says whether a run can be judged, and whether the build caused a failure."""
+"""Determine from an exit code whether a run can be judged, and whether the build caused a failure."""
 
 from __future__ import annotations
 

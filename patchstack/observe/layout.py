@@ -120,7 +120,7 @@ class Paths:
 
 
 def volumes() -> tuple[Volume, Volume]:
-    """Return the volume of a runner, and the volume of files that outlive a run."""
+    """Return the volume of a runner, and the volume for files that outlive a run."""
     return (
         Volume(name=volume_name("patchstack-gate"), target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),

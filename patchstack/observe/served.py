@@ -68,8 +68,11 @@ def read_answers(content: bytes) -> Answers:
 
 
 def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
-    """Return the observation of a server to which the requests of an invocation were sent. It has a reply for each
-    request, with status 0 for a request without a response. `files` has the outcome as text, under `service`."""
+    """Return the observation of a server that received the requests of an invocation.
+
+    It has a reply for each request, with status 0 for a request without a response. `files` has the outcome as text,
+    under `service`.
+    """
     answers = read_answers(run.client.files.get(ANSWERS, b"")) if run.client is not None else Answers()
     count = len(invocation.requests)
     missing = (Reply(status=0, body=b""),) * (count - len(answers.replies))

@@ -1,4 +1,7 @@
-"""Read and check `patchstack.yaml` once. Every complaint names its line, and all complaints are reported together."""
+"""Read and check `patchstack.yaml` once.
+
+Every error names its line, and all errors are reported together.
+"""
 
 from patchstack.workspace.model import (
     FILE_NAME,

@@ -1,4 +1,4 @@
-"""Change a workspace file. Its comments and order are kept."""
+"""Change a workspace file, and preserve its comments and order."""
 
 from __future__ import annotations
 
