@@ -107,7 +107,10 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The meaning of an owner file. `words` describe this meaning for a message. `owner` is set if patchstack wrote the file."""
+    """The meaning of an owner file.
+
+    `words` describe this meaning for a message. `owner` is set if patchstack wrote the file.
+    """
 
     place: Place
     standing: Standing

@@ -39,7 +39,10 @@ class EngineReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU as nvidia-smi reports it. `capability` is the compute capability, such as `12.1`. `memory` includes the unit."""
+    """A GPU as nvidia-smi reports it.
+
+    `capability` is the compute capability, such as `12.1`. `memory` includes the unit.
+    """
 
     name: str
     capability: str
