@@ -1,7 +1,8 @@
-"""Pack a comparison with all its runs into one file, to move it to another machine or to keep it as evidence.
+"""Pack a comparison with all its runs into one file.
 
-The file is a `patchstack.comparison/1` document. A reader judges the comparison again from the outputs in the file.
-The key of every run must match its ingredients, and the key of every build must match its inputs.
+The file can be moved to a different machine, or stored as evidence. It is a `patchstack.comparison/1` document. A
+reader judges the comparison again from the outputs in the file. The key of every run must match its ingredients, and
+the key of every build must match its inputs.
 """
 
 from __future__ import annotations

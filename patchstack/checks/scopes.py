@@ -1,8 +1,8 @@
-"""Find the function that contains a line of source text, by indentation, as git does for its hunk headers.
+"""Find the function that contains a line of source text, as git does for its hunk headers.
 
-git uses the nearest line above that begins with a letter in the first column, and so does this module. If that line
-opens a class or namespace, the module also looks for the nearest indented line above that opens a function. The text is
-not parsed, so unbalanced braces in `#if` branches do no harm.
+The search uses indentation. git uses the nearest line above that begins with a letter in the first column, and so does
+this module. If that line opens a class or namespace, the module also looks for the nearest indented line above that
+opens a function. The text is not parsed, so unbalanced braces in `#if` branches do no harm.
 
 Limits: the text must be indented in the usual way. A body in the first column belongs to no function. Macros that
 expand to the head of a function are not recognized.

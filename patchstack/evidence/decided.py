@@ -1,7 +1,6 @@
-"""Parse the evidence of a decision: its steps, and the gates and switches that its candidates add.
+"""Parse the steps of a decision, and the gates and switches that its candidates add.
 
-The evidence is untrusted JSON. Entries that `accept` could not have written are skipped here; `ledger --check` reports
-them.
+The evidence is untrusted JSON. Entries that `accept` could not have written are skipped. `ledger --check` reports them.
 """
 
 from __future__ import annotations

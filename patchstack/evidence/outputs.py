@@ -1,4 +1,4 @@
-"""Store the outputs of observations: one gzip file for each, named by the SHA-256 of the uncompressed content.
+"""Store each output of an observation in a gzip file, named by the SHA-256 of the uncompressed content.
 
 Equal outputs share a file. `zcat FILE | sha256sum` prints the name of a file.
 """

@@ -1,7 +1,7 @@
-"""Run the client of a server next to the server: two jobs of one engine that share only a loopback interface.
+"""Run the client of a server next to the server, as two jobs of one engine.
 
-The jobs can use different images, so the server's image need not contain the client. Each job has its own lifeline, so
-both end if this process dies.
+The jobs share only a loopback interface. They can use different images, so the server's image need not contain the
+client. Each job has its own lifeline, so both end if this process dies.
 """
 
 from __future__ import annotations

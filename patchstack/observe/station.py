@@ -93,7 +93,7 @@ class Station:
     def without(self, *, gpu: bool) -> str:
         """Return the part of an observation's key for hidden GPUs.
 
-        It says that GPUs are hidden from a build that uses them. Otherwise it is empty.
+        It is empty unless GPUs are hidden from a build that uses them.
         """
         return " without GPUs" if self.programs.gpus and not gpu else ""
 

@@ -1,4 +1,4 @@
-"""Take the settings of a workspace from a trusted file, and only the pins of its series from the work tree.
+"""Read the settings of a workspace from a trusted file.
 
 A pull request can change the workspace file with which it is tested. Therefore the settings come from a commit or a
 file that a maintainer is responsible for. The head provides only the `pin` of each series, the patch files and the
