@@ -1,4 +1,4 @@
-"""Find the class of a machine's GPUs, and what their results prove about a GB10.
+"""Determine the class of a machine's GPUs, and what their results prove about a GB10.
 
 All functions are pure.
 """

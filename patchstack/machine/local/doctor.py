@@ -28,8 +28,8 @@ _APT = {"git": "git", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "c
 class State(StrEnum):
     """The state of a requirement.
 
-    OK means that the requirement is met. MISSING and OPTIONAL mean that a program is missing or too old: verify or
-    build needs a MISSING one, and only extra features need an OPTIONAL one.
+    OK means that the requirement is met. MISSING and OPTIONAL mean that something is missing or too old. With MISSING,
+    verify or build needs it. With OPTIONAL, only extra features need it.
     """
 
     OK = "ok"

@@ -30,9 +30,9 @@ class TraceSource(Part, frozen=True, kw_only=True):
 class TraceGraphs(Part, frozen=True, kw_only=True):
     """The graphs in the records.
 
-    `whole` is the number of complete graphs. `calls` is the number of calls in each complete graph, or null if this
-    number differs. `cut` is the number of calls in a graph that the limit cut. `known` is false if the records do not
-    show where graphs end.
+    `whole` is the number of complete graphs. `calls` is the number of calls in each complete graph, or null if it is
+    not the same in all. `cut` is the number of calls in a graph that the limit cut. `known` is false if the records do
+    not show where graphs end.
     """
 
     known: bool
