@@ -235,11 +235,9 @@ def over_floor(
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     """Compare the time of one group of tensors with its floor.
 
-    `experts=43.5ms@128` is an example of the text.
-
-    The form is `GROUP=TIME@STREAMS`, and the default for STREAMS is 1. The group `state` is the recurrent state, which
-    a step reads and writes. Raises `UsageError` for any other text, and `MissingError` if a step reads no bytes of the
-    group.
+    `text` has the form `GROUP=TIME@STREAMS`, for example `experts=43.5ms@128`. The default for STREAMS is 1. The group
+    `state` is the recurrent state, which a step reads and writes. Raises `UsageError` for any other text, and
+    `MissingError` if a step reads no bytes of the group.
     """
     match = _PART.match(text.strip())
     names = [one.value for one in Group]

@@ -284,9 +284,8 @@ def _slope(result: Result, name: str, one: Input) -> float:
 def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
     """Compute results at `points` values of one input.
 
-    `bandwidth=200..300` and `streams=1..256` are examples of the text.
-
-    A bandwidth without a unit is in GB/s. Raises `UsageError` if the range is invalid or no result has the input.
+    `text` names the input and its range, for example `bandwidth=200..300` or `streams=1..256`. A bandwidth without a
+    unit is in GB/s. Raises `UsageError` if the range is invalid or no result has the input.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
     hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"
