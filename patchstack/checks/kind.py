@@ -20,7 +20,8 @@ class View:
     """The input of a check on one tree.
 
     `files` are the files that the check judges, sorted by path. `others` are the additional files that it needs.
-    `seconds` is the time limit. `engine` returns the engine for commands; it raises the errors of opening the engine.
+    `seconds` is the time limit. `engine` returns the engine for commands, and raises an error if the
+    engine cannot be opened.
     """
 
     name: str

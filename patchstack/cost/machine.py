@@ -93,7 +93,7 @@ class Machine:
 
 
 def parse_figure(text: str, what: str) -> Figure:
-    """Parse a figure of the command line, for example `273 GB/s`, `96GiB` or `990 TFLOP/s`.
+    """Parse a figure from the command line, for example `273 GB/s`, `96GiB` or `990 TFLOP/s`.
 
     `what` is `bandwidth`, `memory` or `peak`. Raises `UsageError` unless the text is a number above 0 with a unit of
     this kind.

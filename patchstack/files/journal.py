@@ -28,12 +28,12 @@ _RENAME_SWAP = 2  # renamex_np on macOS
 def replace_files(
     directory: Path, files: Mapping[str, bytes | None], *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Write and remove files of a directory in one step.
+    """Write and remove files of a directory atomically.
 
     A file whose content is None is removed. All other entries stay unchanged.
 
     The new directory is created next to the old one, and then the two are exchanged. If the process is killed, either
-    the old or the new directory exists. A second directory may be left, which the next run removes. `ready` is called
+    the old or the new directory exists. The next run removes a second directory that is left. `ready` is called
     just before the exchange; an exception from it cancels the replacement. Raises `UsageError` if a different process
     is exporting, and `MissingError` if writing fails. In both cases nothing has changed.
     """

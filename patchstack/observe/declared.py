@@ -397,7 +397,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model: a name from the workspace in a suite, a file as an option."""
+    """A model. A suite gives a model name from the workspace; an option gives a file."""
 
     written: str = "a name of `models:`"
     option: Any = Path

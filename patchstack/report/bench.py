@@ -59,7 +59,7 @@ def row_cells(row: BenchRow) -> list[str]:
 
 
 def outcome_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield the outcome, the number of pairs that it needed, and whether the requirement is met."""
+    """Yield the outcome, the estimated number of pairs for a decision, and whether the demand is met."""
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"

@@ -1,4 +1,4 @@
-"""Test several statements with Holm's procedure, with one error rate for all of them together."""
+"""Test several statements with Holm's procedure, which controls the family-wise error rate."""
 
 from __future__ import annotations
 

@@ -259,7 +259,8 @@ def remove(api: Any, name: str) -> None:
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:
-            ending = error.status_code == 409 or "state improper" in str(error.explanation)  # podman's message
+            said = str(error.explanation)  # podman: state improper; Docker, between kill and removal: is not running
+            ending = error.status_code == 409 or "state improper" in said or "is not running" in said
             if not ending or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)

@@ -1,4 +1,7 @@
-"""Send one request on one connection and record the time of every piece. The pieces are parsed after the run."""
+"""Send one request on one connection and record the arrival time of each piece of the response.
+
+The pieces are parsed after the run.
+"""
 
 from __future__ import annotations
 

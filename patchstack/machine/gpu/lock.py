@@ -226,7 +226,7 @@ class Held:
             )
 
     def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
-        """Acquire the lock at all places. See `gpu_lock` for the waiting and the errors."""
+        """Acquire the lock at all places. `gpu_lock` describes how it waits and what it raises."""
         self._places = places
         began = told = time.monotonic()
         watched: dict[Place, tuple[str, float]] = {}

@@ -69,7 +69,7 @@ def rewritten(data: bytes, depth: int) -> bytes:
                     _placed(name, depth, side, diff.git) for name, side in zip(pair, (b"a/", b"b/"), strict=True)
                 )
         for at in diff.moved if depth else ():
-            # These names have no a/ or b/, so git removes one directory less.
+            # These names have no a/ or b/, so git strips one path component fewer.
             head = _MOVED.match(lines[at])
             assert head is not None
             lines[at] = head.group(0) + _shortened(lines[at][head.end() :], depth - 1, depth - 1, at)

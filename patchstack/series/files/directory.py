@@ -174,9 +174,8 @@ def configured_series(config: SeriesConfig) -> Series:
 def load_series(directory: Path, name: str | None = None) -> Series:
     """Read the patches of a directory, in the order that `read_order` finds.
 
-    Raises `ConfigError` if the directory does not exist or contains no patches. Raises `ConfigError` also if files
-    cannot be read, and lists all of these files. Raises `MissingError` if the order is unknown or a listed file does
-    not exist.
+    Raises `ConfigError` if the directory does not exist, contains no patches, or has files that cannot be read. The
+    error lists all unreadable files. Raises `MissingError` if the order is unknown or a listed file does not exist.
     """
     name = name or directory.name
     if not directory.is_dir():

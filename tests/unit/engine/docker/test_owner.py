@@ -10,6 +10,7 @@ from typing import Any
 
 import docker.errors
 import pytest
+import requests
 
 from patchstack.engine.docker import containers, owner
 from patchstack.engine.docker.owner import OWNER_LABEL, is_dead, own_label
@@ -128,3 +129,38 @@ def test_containers_of_the_dead_are_swept(
 
     containers.sweep(Api())
     assert removed == (["c"] if gone else [])
+
+
+def refused(status: int) -> requests.Response:
+    response = requests.Response()
+    response.status_code, response.reason, response.url = status, "no", "http+docker://c"
+    return response
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (409, "removal of container c is already in progress"),
+        (500, "Could not kill running container c, cannot remove - Container c is not running"),
+        (500, "container state improper"),
+    ],
+)
+def test_a_container_that_ends_while_it_is_removed_is_removed_at_the_next_try(status: int, said: str) -> None:
+    answers = [docker.errors.APIError("no", refused(status), said), None]
+
+    class Api:
+        def remove_container(self, name: str, **how: Any) -> None:
+            if (error := answers.pop(0)) is not None:
+                raise error
+
+    containers.remove(Api(), "c")
+    assert not answers
+
+
+def test_any_other_refusal_to_remove_a_container_is_raised() -> None:
+    class Api:
+        def remove_container(self, name: str, **how: Any) -> None:
+            raise docker.errors.APIError("no", refused(500), "the disk is full")
+
+    with pytest.raises(docker.errors.APIError, match="the disk is full"):
+        containers.remove(Api(), "c")
