@@ -6,7 +6,7 @@ other lines are their output.
 `<!-- run -->`: typed as a reader types it, one page from top to bottom, in a home directory that is empty but for
 `patchstack`, this checkout; `cd` counts for what follows. Options, with commas between them:
     3…4      keep the first 3 and the last 4 lines of an output
-    exit 1 a command of the block exits with 1; without it, each must exit with 0
+    exit 1   a command of the block exits with 1; without it, each must exit with 0
     ids      ids differ from run to run: builds, decisions, new commits. Those of the demo's repositories are compared
     figures  numbers differ from run to run
 `<!-- recorded: NAME -->`: an extract of docs/recorded/NAME.txt, which says when, where and with what it was recorded;

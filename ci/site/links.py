@@ -44,7 +44,7 @@ def read(path: Path) -> Page:
 
 
 def complaint(address: str, path: Path, site: Path, pages: dict[Path, Page]) -> str | None:
-    """Return the problem of a link on a page; None if there is none."""
+    """Return the problem of a link on a page. Return None if the link works."""
     parts = urlsplit(address)
     if parts.scheme == "data":
         return None

@@ -21,7 +21,7 @@ from typing import Any
 from patchstack.canonical import indented
 from patchstack.errors import NotHeldError
 from patchstack.evidence.key import key_of
-from patchstack.evidence.outputs import SUFFIX, Outputs
+from patchstack.evidence.outputs import Outputs
 from patchstack.files.atomic import replace_file
 from patchstack.files.regular import read_regular
 
@@ -116,10 +116,6 @@ class Evidence:
     def digests(self) -> Iterator[str]:
         """Return the names of all records, sorted, without reading the files."""
         return _names(self.records, ".json")
-
-    def output_digests(self) -> Iterator[str]:
-        """Return the names of all outputs, sorted, without reading the files."""
-        return _names(self.outputs.directory, SUFFIX)
 
     def old_keys(self) -> Iterator[str]:
         """Return the keys of all records of format 1, sorted. These records lack some outputs and the ingredients of

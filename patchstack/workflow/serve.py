@@ -13,7 +13,7 @@ from pathlib import Path
 
 from patchstack.bench.serving.figures import LoadTerms, Served, figures_of
 from patchstack.bench.serving.record import ServeRecord, read_record, unpacked
-from patchstack.causes import BadValue, OptionConflict, ServingFailed, ServingRecordDamaged
+from patchstack.causes import BadValue, ServingFailed, ServingRecordDamaged
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Ending
 from patchstack.evidence.outputs import Outputs
@@ -307,13 +307,3 @@ def _slo(wanted: LoadWanted, problems: list[str]) -> dict[str, float]:
 def interrupted(run: ServeRun) -> bool:
     """Return whether the user ended the run."""
     return run.record.interrupted
-
-
-def chosen_programs(bin_directory: Path | None, build: str | None) -> str | None:
-    """Return the directory or build that the user named for a server's programs, or None.
-
-    Raises `UsageError` if both are given.
-    """
-    if bin_directory is not None and build is not None:
-        raise OptionConflict("give --bin or --server, not both")
-    return f"{bin_directory}/" if bin_directory is not None else build

@@ -123,11 +123,6 @@ class RepoBuilder:
         assert index.conflicts is None
         return self._committed(subject, index.write_tree(self.repo), [head, other])
 
-    def pick(self, commit: str, changes: Changes | None = None, subject: str | None = None) -> str:
-        """Commit another commit's files again, or these changes under its subject."""
-        subject = subject or self.git("log", "-1", "--format=%s", commit)
-        return self.commit(subject, changes or self._changed_by(commit))
-
     def head(self) -> str:
         """Return the id of the branch's newest commit; empty on a branch without one."""
         name = f"refs/heads/{self.on}"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from patchstack.llama.client.answers import error_words
 from patchstack.llama.client.plan import Plan
 
 Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
@@ -196,12 +195,6 @@ def request_body(plan: Plan, prompt: Any, number: int) -> bytes:
     else:
         body["prompt"] = prompt
     return json.dumps(body, separators=(",", ":")).encode()
-
-
-def words_of(status: int, body: bytes) -> str:
-    """Return the error message of a server that refused a request."""
-    document = _json(body)
-    return f"{status}: {error_words(document) if document else body[:80].decode('utf-8', 'replace')}"
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def _fields(value: SyncState | Item) -> dict[str, Any]:
 
 
 def load_state(directory: Path) -> SyncState | None:
-    """Return the state in a directory, or None if there is none.
+    """Return the state in a directory. Return None if the directory has no state.
 
     Raises `ConfigError` for a file that patchstack did not write.
     """
