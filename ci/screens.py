@@ -221,6 +221,14 @@ def page_of(text: str, reader: Reader, record: Set[str] = frozenset()) -> str:
     return text if all(same) else new
 
 
+def difference(old: str, new: str) -> list[str]:
+    """Return the diff of two pages, without the parts that differ in every run. If only such parts differ, the diff is
+    that of the pages as they are."""
+    one, other = (masked(page, Options(ids=True)).splitlines() for page in (old, new))
+    masks = list(unified_diff(one, other, lineterm="", n=1))
+    return masks or list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
+
+
 def transcript(body: str, reader: Reader, options: Options) -> tuple[str, set[int]]:
     """Return the commands of a block with their outputs, and their exit statuses."""
     lines, exits = [], set()
@@ -374,7 +382,7 @@ def main() -> int:
         if new != old:
             stale.append(str(page.relative_to(ROOT)))
             if check:
-                print(*unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1), sep="\n", file=sys.stderr)
+                print(*difference(old, new), sep="\n", file=sys.stderr)
             else:
                 page.write_text(new, encoding="utf-8")
     print(*complaints, sep="\n", end="\n" if complaints else "", file=sys.stderr)

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,12 @@ class Decision:
             texts += [one.subject, one.commit, *one.files, *one.symbols]
         whole = "\n".join(texts).casefold()
         return all(word.casefold() in whole for word in words)
+
+
+def time_of_decision() -> str:
+    """Return the current time for `Decision.made`. It has microseconds, because the order of the decisions depends on
+    it, and a script can make several in one second."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 class Ledger:

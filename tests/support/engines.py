@@ -199,9 +199,11 @@ def client(script: str, **environment: str) -> Iterator[Client]:
 
 
 class Proxy:
-    """A socket between a client and the engine that can be cut."""
+    """A socket between a client and the engine that can be cut. With `cut_at`, it cuts itself: when the engine answers
+    the first request that contains these bytes. That answer does not reach the client."""
 
-    def __init__(self, directory: Path, *, family: int = socket.AF_UNIX) -> None:
+    def __init__(self, directory: Path, *, family: int = socket.AF_UNIX, cut_at: bytes | None = None) -> None:
+        self._cut_at = cut_at
         directory.mkdir(exist_ok=True)
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         self._listener.bind(str(directory / "p") if family == socket.AF_UNIX else ("127.0.0.1", 0))
@@ -219,13 +221,18 @@ class Proxy:
                 far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 far.connect(SOCKET)
                 self._pairs += [near, far]
+                awaited = threading.Event()  # the request with `cut_at` was sent on this connection
                 for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+                    threading.Thread(target=self._carry, args=(one, other, one is near, awaited), daemon=True).start()
 
-    @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
+    def _carry(self, one: socket.socket, other: socket.socket, asks: bool, awaited: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while block := one.recv(65536):
+                if asks and self._cut_at is not None and self._cut_at in block:
+                    awaited.set()
+                elif not asks and awaited.is_set():
+                    self.cut()
+                    return
                 other.sendall(block)
             other.shutdown(socket.SHUT_WR)
 

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from patchstack.builds.inputs.source import Source as BuildSource
 from patchstack.builds.record.store import Stored
 from patchstack.causes import SettingsUnusable
 from patchstack.checks.run import OpenEngine, no_engine
-from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
+from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome, time_of_decision
 from patchstack.evidence.origin import Source
 from patchstack.evidence.resemblance import Likeness, resembling
 from patchstack.gates.carried import CarriedSuite
@@ -154,7 +153,7 @@ def decide(
     decision = Decision(
         outcome=Outcome.ACCEPTED,
         series=way.config.name,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        made=time_of_decision(),
         why=why or next((one.why for one in same if one.outcome is Outcome.ACCEPTED), ""),
         candidates=tuple(candidates),
         evidence=evidence,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.causes import DecisionRefused, ReasonMissing
-from patchstack.evidence.ledger import Decision, Ledger, Outcome
+from patchstack.evidence.ledger import Decision, Ledger, Outcome, time_of_decision
 from patchstack.workflow.candidate.candidate import CandidateRange, described
 from patchstack.workflow.candidate.pending import recall
 
@@ -30,7 +29,7 @@ def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str]
     decision = Decision(
         outcome=Outcome.REJECTED,
         series=way.config.name,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        made=time_of_decision(),
         why=why.strip(),
         candidates=described(way),
         tags=tuple(tags),

@@ -196,3 +196,17 @@ def test_a_record_is_written_with_where_it_was_made(
     assert SCREENS.page_of(text, reader, record={"one"}) == text.replace("$ seq 2\n", "$ seq 2\n1\n2\n")
     first, rest = (tmp_path / "recorded" / "one.txt").read_text("utf-8").split("\n", 1)
     assert first.startswith("# recorded 2") and rest == "$ seq 2\n1\n2\n"
+
+
+def test_a_difference_leaves_out_what_differs_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SCREENS, "of_the_demo", lambda given: False)
+    old = "PASS  0123456789ab  (0.8 s)\nPASS  1123456789ab\n"
+    assert SCREENS.difference(old, "PASS  ab0123456789  (0.1 s)\nFAIL  1123456789ab\n")[3:] == [
+        " PASS # (#)",
+        "-PASS #",
+        "+FAIL #",
+    ]
+    assert SCREENS.difference(old, old.replace("0.8 s", "0.9 s"))[3:5] == [
+        "-PASS  0123456789ab  (0.8 s)",
+        "+PASS  0123456789ab  (0.9 s)",
+    ]

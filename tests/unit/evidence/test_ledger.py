@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
+from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome, counting, time_of_decision
 from patchstack.evidence.resemblance import resembling, symbols_of
 
 DIFF = """\
@@ -61,6 +61,21 @@ def test_what_is_written_is_read_again_and_named_by_its_content(tmp_path: Path) 
     assert found.candidates == decision.candidates
     assert ledger.write(found) == path, "the same decision is one file"
     assert ledger.named(decision.id[:8]) == found
+
+
+def test_decisions_of_one_second_keep_their_order(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    given = [a_decision(why=f"Number {n}.", made=time_of_decision()) for n in range(20)]
+    assert len({one.made[:19] for one in given}) <= 2
+    for one in given:
+        ledger.write(one)
+    assert ledger.read() == tuple(reversed(given))
+    assert counting(given)["c" * 40] == given[-1], "the newest counts"
+
+
+def test_a_time_without_a_fraction_is_older_than_one_with_it_in_the_same_second() -> None:
+    older, newer = a_decision(made="2026-07-01T10:00:00+00:00"), a_decision(made="2026-07-01T10:00:00.000001+00:00")
+    assert counting([newer, older])["c" * 40] == newer
 
 
 def test_every_field_changes_the_name() -> None:
