@@ -14,8 +14,8 @@ from patchstack.checks.scan import MatchesNothing, Scanner
 from patchstack.checks.tree_files import Selection, TreeFiles
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError
+from patchstack.git.handover import every_path
 from patchstack.git.objects import Objects
-from patchstack.git.patch.diff import named_paths
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.lint.globs import matching
 from patchstack.series.verify.prefix_trees import Link
@@ -59,7 +59,7 @@ def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[st
     patches."""
     found: dict[int | None, frozenset[str]] = {None: frozenset()}
     for patch in patches:
-        paths = frozenset(path.decode("utf-8", "surrogateescape") for path in named_paths(patch.data or b""))
+        paths = frozenset(path.decode("utf-8", "surrogateescape") for path in every_path(patch.data or b""))
         found[None] |= paths
         if patch.number is not None:
             found[patch.number] = found.get(patch.number, frozenset()) | paths

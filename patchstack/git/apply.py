@@ -18,7 +18,7 @@ from patchstack.git.handover import GitApply
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
-from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, SPARE, Effort, TooCostly, too_large
+from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, SPARE, Effort, TooCostly, bulky
 from patchstack.git.patch.hunks import Misfit, apply_hunks
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Applier:
         Raises `MissingObject` if a touched file's content is not available.
         """
         try:
-            if too_large(data):
+            if bulky(data):
                 raise TooCostly("a patch too large to read here", 1)
             return self._apply_here(parse_diffs(data), data)
         except Unsupported as unsupported:
@@ -238,7 +238,7 @@ def _fooled_as_text(data: bytes) -> list[str]:
     """Return the same warnings as `_fooled`, for a patch that git applies."""
     from patchstack.git.patch.text import bare_insertions, read_text
 
-    if too_large(data):
+    if bulky(data):
         return [_fooled_at(*found) for found in bare_insertions(data, 20)]
     return [
         _fooled_at(file.path, hunk.header)
@@ -276,7 +276,7 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
     problems: list[Problem] = []
     sample = data[: 1 << 20]
     mangled = sample.count(b"\r\n") * 2 > sample.count(b"\n") > 0
-    files = () if too_large(data) else read_text(data).files
+    files = () if bulky(data) else read_text(data).files
     for line in complaint.splitlines():
         text = line.removeprefix("error: ").removeprefix("fatal: ")
         if line.startswith(("warning:", "<stdin>:")) or text.endswith(": patch does not apply") or not text.strip():

@@ -6,17 +6,20 @@ repository. Therefore the index is filled entry by entry, and only files that th
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from patchstack.git import run as git
 from patchstack.git.objects import NULL_ID, Objects
 from patchstack.git.overlay import SUBMODULE, TreeOverlay
-from patchstack.git.patch.diff import named_paths
-from patchstack.git.patch.effort import too_large
+from patchstack.git.patch.diff import inside, named_paths, unescaped
+from patchstack.git.patch.effort import bulky, too_large
 from patchstack.git.scratch import make_bare_repository, write_object
 from patchstack.git.trees import compare_trees
 from patchstack.process import Finished
@@ -24,6 +27,7 @@ from patchstack.process import Finished
 _POSTIMAGE = re.compile(rb"[0-9a-f]{40}\.\.([0-9a-f]{40})")
 _OFFSET = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset (-?\d+) lines?\)\.$", re.MULTILINE)
 _MOST_NAMES = 100_000
+_MOST_ESCAPES = 10_000
 _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 
@@ -56,6 +60,33 @@ def _postimages(data: bytes) -> set[str]:
     return {match[1].decode("ascii") for match in found if match is not None}
 
 
+def every_path(data: bytes) -> set[bytes]:
+    """Return every path that a patch file may touch.
+
+    git lists the paths of a patch that is too large or too odd to read here. If git cannot read the patch, it touches
+    no path.
+    """
+    if not bulky(data) and data.count(b"\\") <= _MOST_ESCAPES:
+        return named_paths(data)
+    listed = _numstat(data)
+    return _listed_paths(listed.stdout, data) if listed.ok else set()
+
+
+@functools.lru_cache(maxsize=2)
+def _numstat(data: bytes) -> Finished:
+    """Let git read a patch without applying it. git takes a second for 100 MB, and callers ask for a patch again."""
+    return git.isolated(Path(os.devnull), "apply", "--numstat", "-z", "-", cwd=Path("/"), stdin=data)
+
+
+def _listed_paths(numstat: bytes, data: bytes) -> set[bytes]:
+    """Return the paths of a patch, from the output of `git apply --numstat -z`. It lacks the old names of files that
+    are renamed or copied."""
+    names = {entry.split(b"\t", 2)[2] for entry in numstat.split(b"\0") if entry.count(b"\t") > 1}
+    for name in _after(data, b"\nrename from ", b"\ncopy from "):
+        names |= {name, unescaped(name.rstrip(b"\r").strip(b'"'))}
+    return set(filter(inside, names))
+
+
 class GitApply:
     """A temporary bare repository in which git applies patches to an index. Nothing is written outside of this
     repository."""
@@ -80,13 +111,12 @@ class GitApply:
         large = too_large(data)
         self._fill_index(overlay.write())
         if large:
-            listed = self._git("apply", "--numstat", "-z", "-", stdin=data)
+            listed = _numstat(data)
             if not listed.ok:
                 return self._refused(listed)
-            names = {entry.split(b"\t", 2)[2] for entry in listed.stdout.split(b"\0") if entry.count(b"\t") > 1}
-            names.update(islice(_after(data, b"\nrename from ", b"\ncopy from "), _MOST_NAMES))
+            names = _listed_paths(listed.stdout, data)
         else:
-            names = named_paths(data)
+            names = every_path(data)
         self._copy(overlay, names)
         for oid in _postimages(data):
             # A binary diff without data applies if the resulting blob already exists.

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from patchstack.causes import CloneMissing
 from patchstack.errors import ConfigError, MissingError, PatchstackError
+from patchstack.git.handover import every_path
 from patchstack.git.objects import Commit, NoSuchRepository, NotARepository, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
-from patchstack.git.patch.diff import named_paths
 from patchstack.git.remote import Cache, Remote, fetch_into_cache, shown_url
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory, read_fork
@@ -169,6 +169,6 @@ def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], 
 def _needed(objects: Objects, base: Commit, series: Series) -> list[str]:
     """Return the blobs of the pin that the series may touch."""
     tree = TreeOverlay(objects, base.tree)
-    paths = {path for patch in series.patches for path in named_paths(patch.data or b"")}
+    paths = {path for patch in series.patches for path in every_path(patch.data or b"")}
     entries = [tree.entry(path) for path in sorted(paths) if tree.obstacle(path) is None]
     return [oid for mode, oid in filter(None, entries) if mode & 0o170000 in (0o100000, 0o120000)]

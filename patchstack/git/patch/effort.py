@@ -13,7 +13,8 @@ LARGEST = 4 << 20
 MOST_LINES = 100_000
 """The maximum number of lines of a patch that this package reads itself."""
 MOST_HUNKS = 10_000
-"""By default, lint and the comparison with GNU patch skip a patch that has this number of hunks or more."""
+MOST_FILES = 5_000
+"""A patch with this number of hunks or files, or more, is applied but not analysed."""
 
 
 A_FILE_LINE, A_PATCH_LINE = 30, 100
@@ -31,6 +32,15 @@ def too_large(data: bytes) -> bool:
     return len(data) > LARGEST or (len(data) > MOST_LINES and data.count(b"\n") > MOST_LINES)
 
 
+def bulky(data: bytes) -> bool:
+    """Return whether a patch is too large to analyse.
+
+    Such a patch is applied by git alone. Lint's rules, the comparison with GNU patch, and the analysis of `canary` skip
+    it.
+    """
+    return too_large(data) or data.count(b"\ndiff --git ") >= MOST_FILES or data.count(b"\n@@ ") >= MOST_HUNKS
+
+
 class Effort:
     """The remaining work that is allowed, in nanoseconds."""
 
@@ -44,6 +54,34 @@ class Effort:
         self.left -= nanoseconds
         if self.left < 0:
             raise TooCostly("its hunks are too costly to place here", 1)
+
+
+class Pool:
+    """Additional work that several patches share, in nanoseconds. A hostile series has many patches, so a limit for
+    each of them alone is not enough."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, nanoseconds: int = SPARE) -> None:
+        self.left = nanoseconds
+
+
+class PooledEffort(Effort):
+    """An effort that continues with the work of a pool."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, nanoseconds: int, pool: Pool) -> None:
+        super().__init__(nanoseconds)
+        self._pool = pool
+
+    def spend(self, nanoseconds: int) -> None:
+        self.left -= nanoseconds
+        if self.left < 0:
+            self._pool.left += self.left
+            self.left = 0
+            if self._pool.left < 0:
+                raise TooCostly("its hunks are too costly to place here", 1)
 
 
 def unbounded() -> Effort:

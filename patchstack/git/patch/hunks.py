@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from patchstack.git.patch.diff import Hunk, Unsupported
-from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, Effort, TooCostly, unbounded
+from patchstack.git.patch.effort import A_FILE_LINE, A_PATCH_LINE, Effort, Pool, PooledEffort, TooCostly, unbounded
 
 # Try a hunk at every line up to this distance from its expected line, before searching the whole file.
 _NEAR = 20
@@ -121,11 +121,11 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
     return places
 
 
-def effort_for(lines: Sequence[bytes], hunks: Sequence[Hunk], spare: int) -> Effort:
-    """Return the effort limit for placing hunks in a file. The limit grows with the sizes of the file and its hunks,
-    plus `spare` nanoseconds."""
+def effort_for(lines: Sequence[bytes], hunks: Sequence[Hunk], pool: Pool) -> Effort:
+    """Return the effort limit for placing hunks in a file. The limit grows with the sizes of the file and its hunks.
+    Work beyond the limit comes from the pool."""
     changed = sum(len(hunk.before) + len(hunk.after) for hunk in hunks)
-    return Effort(A_FILE_LINE * len(lines) + A_PATCH_LINE * changed + spare)
+    return PooledEffort(A_FILE_LINE * len(lines) + A_PATCH_LINE * changed, pool)
 
 
 class _Placed:

@@ -9,8 +9,12 @@ import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from patchstack.git.patch.mail import read_mail
+
+if TYPE_CHECKING:
+    from email.message import Message as Mail
 
 # Metadata is stored in commit trailers, so that it is part of the fork's history.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
@@ -42,6 +46,11 @@ _SCISSORS = "# ------------------------ >8 ------------------------\n"
 _KEY = re.compile(r"([A-Za-z0-9-]+[ \t]*):")
 _FIRST_DIFF = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ |Index: )", re.MULTILINE)
 _DIVIDER = re.compile(rb"^---\s", re.MULTILINE)
+_END = rb"(?:\r\n|\r(?!\n)|\n)"
+_HEAD = re.compile(rb"(?:(?:From |[!-9;-~]*:|[\t ])[^\r\n]*" + _END + rb")*")  # as in email.feedparser
+_LAST_FROM = re.compile(rb"[\r\n](From [^\r\n]*" + _END + rb")\Z")  # the first line of a body
+_BLANK = re.compile(_END)
+_LONG = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +90,7 @@ def read_message(data: bytes) -> Message:
     subject = read_mail(data).subject
     if not subject:
         return Message(author=None, date=None, subject="", body="")
-    from email.parser import BytesParser
-    from email.policy import compat32
-
-    parsed = BytesParser(policy=compat32).parsebytes(mail)
+    parsed = _parsed(mail)
     # Use the raw headers, because the parser damages UTF-8 without encoded words.
     headers = {name.lower(): str(value) for name, value in reversed(list(parsed.raw_items()))}
     payload = parsed.get_payload(decode=True)
@@ -98,6 +104,24 @@ def read_message(data: bytes) -> Message:
         subject=subject,
         body=_decoded(body.replace(b"\r\n", b"\n"), parsed.get_content_charset()).strip("\n"),
     )
+
+
+def _parsed(mail: bytes) -> Mail:
+    """Return the parsed mail. The body of a long mail is not read line by line: `email` takes 100 bytes for each."""
+    from email.parser import BytesParser
+    from email.policy import compat32
+
+    parser = BytesParser(policy=compat32)
+    if len(mail) <= _LONG:
+        return parser.parsebytes(mail)
+    head = _HEAD.match(mail)
+    last = _LAST_FROM.search(mail, 0, head.end()) if head else None
+    end = last.start(1) if last else head.end() if head else 0
+    blank = _BLANK.match(mail, end)
+    parsed = parser.parsebytes(mail[:end] + b"\n")
+    if parsed.get_content_maintype() not in ("multipart", "message"):
+        parsed.set_payload(mail[blank.end() if blank else end :].decode("ascii", "surrogateescape"))
+    return parsed
 
 
 def _header(value: str | None) -> str | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from patchstack.git.patch.effort import LARGEST, MOST_HUNKS, MOST_LINES, too_large
+from patchstack.git.patch.effort import LARGEST, MOST_FILES, MOST_HUNKS, MOST_LINES, bulky
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject
 from patchstack.workspace import LintPolicy
 
 ID = "unreadable"
 _NEWLINE = b"\n"
-_MOST_FILES = 5000
 
 
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
@@ -23,10 +22,7 @@ def readable(data: bytes | None, policy: LintPolicy) -> bytes:
         return b""
     if policy.patch_kib != LintPolicy().patch_kib and len(data) <= policy.patch_kib << 10:
         return data
-    if too_large(data):
-        return b""
-    many = data.count(b"\ndiff --git ") >= _MOST_FILES or data.count(b"\n@@ ") >= MOST_HUNKS
-    return b"" if many else data
+    return b"" if bulky(data) else data
 
 
 def check(subject: Subject) -> Iterator[Finding]:
@@ -37,7 +33,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     for patch in subject.patches:
         if patch.file.data and not patch.data:
             many = f"{len(patch.file.data) / 1e6:.1f} MB, {patch.file.data.count(_NEWLINE):,} lines"
-            most = f"{LARGEST >> 20} MiB, {MOST_LINES:,} lines, {_MOST_FILES:,} files and {MOST_HUNKS:,} hunks"
+            most = f"{LARGEST >> 20} MiB, {MOST_LINES:,} lines, {MOST_FILES:,} files and {MOST_HUNKS:,} hunks"
             told = f"it is too large for the rules: {many}. Rules read {most}"
             yield patch.finding(ID, 1, f"{told}; lint: {{size: {{patch_kib: N}}}} lets them read more")
             continue

@@ -16,9 +16,9 @@ from patchstack.causes import BadPath, DirectoryNotPatched, DirectoryRefused, In
 from patchstack.files.journal import STAGE, WHO, Change, install, unfinished
 from patchstack.files.lock import locked_directory
 from patchstack.git.apply import Applier
+from patchstack.git.handover import every_path
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
-from patchstack.git.patch.diff import named_paths
 from patchstack.git.trees import PathChange, compare_trees
 from patchstack.series.files.depth import deepest, looks_usual, named_at
 from patchstack.series.files.directory import Series
@@ -82,7 +82,7 @@ def _read_ground(objects: Objects, series: Series, directory: Path, strip: int |
         series = series.at_depth(TreeOverlay(objects, _read(objects, directory, anywhere)))
     elif strip is not None:
         series = series.at_depth(TreeOverlay(objects, EMPTY_TREE), strip)
-    paths = {path for patch in series.patches for path in named_paths(patch.data or b"")}
+    paths = {path for patch in series.patches for path in every_path(patch.data or b"")}
     return series, _read(objects, directory, paths)
 
 

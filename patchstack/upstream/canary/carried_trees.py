@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from patchstack.checks.run import SeriesTrees
+from patchstack.git.handover import every_path
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.git.patch.diff import named_paths
 from patchstack.series.verify.prefix_trees import Link
 from patchstack.upstream.canary.touched_paths import OBSTRUCTED, TouchedPaths
 from patchstack.upstream.merge.patch import Picker
@@ -44,7 +44,7 @@ class CarriedTrees:
         self._objects = objects
         self._links = links
         self._wanted = frozenset(wanted)
-        self._touched = TouchedPaths(objects, {one for link in links for one in named_paths(link.patch.data or b"")})
+        self._touched = TouchedPaths(objects, {one for link in links for one in every_path(link.patch.data or b"")})
         self._picker = Picker(objects, union=True)
         self._known: dict[_State, _Carried] = {}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.patch.diff import FileDiff, Unsupported
-from patchstack.git.patch.effort import SPARE
+from patchstack.git.patch.effort import SPARE, Pool, TooCostly
 from patchstack.git.patch.hunks import Misfit, apply_hunks, effort_for, misfit_alone, place_hunks
 from patchstack.upstream.canary.line_owners import Owned, owned_after, unowned
 from patchstack.upstream.canary.strict_chain import Standing
@@ -17,7 +17,8 @@ from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary, myers
 
-_MORE = 5 * SPARE
+REASONS = 3 * SPARE
+"""The additional work that is allowed for all reasons of a run together, in nanoseconds."""
 """The limit of work for finding the hunks that do not fit in one file, in nanoseconds.
 
 If it is exceeded, git's own message is the reason.
@@ -41,17 +42,26 @@ class Reason:
     line: int | None = None
 
 
-def reasons_against(standing: Standing, index: int) -> tuple[Reason, ...]:
-    """Return the reasons why a patch does not apply at its place in a chain. The result has at least one reason."""
+def reasons_against(standing: Standing, index: int, pool: Pool) -> tuple[Reason, ...]:
+    """Return the reasons why a patch does not apply at its place in a chain. The result has at least one reason.
+
+    The patches of a run share the work of `pool`. If no work is left, only the file is named.
+    """
     diffs = standing.chain.steps(index)
     if diffs is not None:
+        found: list[Reason] = []
+        costly: list[FileDiff] = []
+        data = standing.chain.data(index)
         try:
-            data = standing.chain.data(index)
-            found = tuple(reason for diff in diffs for reason in _of_file(standing, diff, data))
+            for diff in diffs:
+                try:
+                    found += _of_file(standing, diff, data, pool)
+                except TooCostly:
+                    costly.append(diff)
         except Unsupported:
-            found = ()
-        if found:
-            return found
+            found, costly = [], []
+        if found or costly:
+            return tuple(found or map(_unsearched, costly))
     outcome = standing.chain.outcome(standing, index)
     return tuple(
         Reason(
@@ -64,7 +74,13 @@ def reasons_against(standing: Standing, index: int) -> tuple[Reason, ...]:
     )
 
 
-def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
+def _unsearched(diff: FileDiff) -> Reason:
+    shown = diff.path.decode("utf-8", "replace")
+    detail = f"{shown}: its hunks do not match together (finding the place is too costly)"
+    return Reason(fault="conflict", path=diff.path, detail=detail, line=diff.line)
+
+
+def _of_file(standing: Standing, diff: FileDiff, data: bytes, pool: Pool) -> list[Reason]:
     shown = diff.path.decode("utf-8", "replace")
     if diff.new is not None and diff.new != diff.old and standing.slot(diff.new) is not None:
         detail = f"{shown}: the patch creates it, but it already exists"
@@ -79,7 +95,7 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
     if lines is None:
         raise Unsupported("not a regular file", diff.line)
     whole = list(lines)
-    effort = effort_for(lines, diff.hunks, SPARE)
+    effort = effort_for(lines, diff.hunks, pool)
     if len(place_hunks(whole, diff.hunks, effort)) == len(diff.hunks):
         if diff.new is None and whole != [b""]:
             detail = f"{shown}: the patch deletes it, but it has lines that the patch does not list"
@@ -91,7 +107,6 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
         assert diff.old is not None
         return Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, hunk=number, line=misfit.line(data))
 
-    effort = effort_for(lines, diff.hunks, _MORE)
     each = (misfit_alone(lines, number, hunk, effort) for number, hunk in enumerate(diff.hunks, 1))
     found = [misplaced(misfit) for misfit in each if misfit is not None]
     if not found:  # Each hunk fits alone, but not after the other hunks. Report the hunk at which git fails.

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.upstream.canary.causes import Culprits, Reason, reasons_against
+from patchstack.git.patch.effort import Pool
+from patchstack.upstream.canary.causes import REASONS, Culprits, Reason, reasons_against
 from patchstack.upstream.canary.line_owners import Ownership
 from patchstack.upstream.canary.result import State
 from patchstack.upstream.canary.strict_chain import Slot, StrictChain
@@ -49,6 +50,7 @@ class Diagnoser:
         self.ownership = Ownership(self.own)
         self._pin = TreeOverlay(objects, pin_tree)
         self._pin_tree = pin_tree
+        self._pool = Pool(REASONS)
         self._base: list[Slot] = list(chain.touched.entries(pin_tree))
         self._carrier = Carrier(self.own, self._base)
         self._carried: dict[tuple[Entry | None, ...], Verdicts] = {}
@@ -126,7 +128,7 @@ class Diagnoser:
     def _diagnosed(self, tree: str, index: int) -> Diagnosis:
         standing = self.chain.standing(tree, index)
         failing = {before for before, applied in enumerate(self.chain.run(tree).applied[:index]) if not applied}
-        reasons = reasons_against(standing, index)
+        reasons = reasons_against(standing, index, self._pool)
         owners = [self._owners(reason, index) & failing for reason in reasons]
         owned = Counter(owner for found in owners for owner in found)
         state, also = State.CONFLICT, tuple(sorted(owned))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.git.patch.hunks import effort_for
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
 from patchstack.upstream.canary.causes import Culprits
@@ -88,7 +89,7 @@ class Landing:
     def same(self, index: int) -> Likeness | None:
         """Return the commit that has the same patch-id as a patch under any diff algorithm."""
         paths = set(self._diagnoser.own.of(index))
-        if not paths:
+        if not paths or self._diagnoser.chain.bulky(index):
             return None
         own: list[Change] | None = None
         known: frozenset[str] | None = None
@@ -174,6 +175,8 @@ class Landing:
         The earlier patch alone conflicts with the result of the later patch. Return None if no such patch exists.
         """
         own = self._diagnoser.own
+        if self._diagnoser.chain.bulky(index):
+            return None
         nothing = self._diagnoser.carried(tree).nothing
         paths = own.of(index).keys()
         later = [one for one in range(index + 1, len(own)) if nothing[one] and paths & own.of(one).keys()]
@@ -226,17 +229,20 @@ class Landing:
             if there is not None and (there[0] not in (FILE, EXECUTABLE) or there[0] != (diff.new_mode or there[0])):
                 return False
             lines = chain.lines(there[1]) if there is not None else [b""]
-            if not applies_backwards(lines, diff.hunks):
+            if not applies_backwards(lines, diff.hunks, effort_for(lines, diff.hunks, self._hunks.pool)):
                 return False
         return True
 
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
         """Return the path, the lines and the edits of each text that a patch changes.
 
-        The lines are those before and those after the patch.
+        The lines are those before and those after the patch. No text is returned for a patch that is too large to
+        analyse.
         """
         own = self._diagnoser.own
-        found = []
+        found: list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]] = []
+        if self._diagnoser.chain.bulky(index):
+            return found
         for path, change in own.of(index).items():
             old, new = (own.lines(slot) if slot is not None else [b""] for slot in (change.old, change.new))
             if old is not None and new is not None:

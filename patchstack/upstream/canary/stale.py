@@ -44,7 +44,10 @@ class Staleness:
         self._functions: dict[tuple[bytes, bool], list[Function]] = {}
 
     def around(self, index: int) -> Iterator[str]:
-        """Yield a sentence for every function that both a patch and upstream changed."""
+        """Yield a sentence for every function that both a patch and upstream changed. Nothing is known of the functions
+        of a patch that is too large to analyse."""
+        if self._diagnoser.chain.bulky(index):
+            return
         own = self._diagnoser.own
         for path, change in own.of(index).items():
             place = self._diagnoser.chain.touched.place[path]
@@ -110,6 +113,8 @@ class Staleness:
     def _defined(self, index: int) -> set[bytes]:
         own = self._diagnoser.own
         found: set[bytes] = set()
+        if self._diagnoser.chain.bulky(index):
+            return found
         for change in own.of(index).values():
             after = own.lines(change.new)
             added = [after[edit.to : edit.to + edit.added] for edit in change.edits or ()] if after is not None else []

@@ -7,16 +7,18 @@ if it is not a plain text diff of regular files, or if it is too costly to apply
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
 from patchstack.git.apply import Applier, Outcome
+from patchstack.git.handover import every_path
 from patchstack.git.objects import EMPTY_TREE, FULL_ID, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
-from patchstack.git.patch.diff import FileDiff, Unsupported, named_paths, parse_diffs
-from patchstack.git.patch.effort import SPARE, too_large
+from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
+from patchstack.git.patch.effort import Pool, bulky
 from patchstack.git.patch.hunks import effort_for, place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
@@ -61,7 +63,8 @@ class _Step:
 class _Contents:
     """A cache of the lines of recently used files.
 
-    The cache also records the old content and the diff from which each new content was made.
+    All patches on one tree share the work of `pool`. The cache also records the old content and the diff from which
+    each new content was made.
     """
 
     LIMIT = 300_000_000  # approximate limit in bytes
@@ -69,13 +72,14 @@ class _Contents:
     _MOST_SHARED = 1_000_000  # maximum number of lines
 
     def __init__(self, objects: Objects) -> None:
+        self.pool = Pool()
         self._objects = objects
         self._kept: OrderedDict[Content, list[bytes]] = OrderedDict()
         self._same: dict[bytes, bytes] = {}
         self._weights: dict[Content, int] = {}
         self._weight = 0
         self._made: list[tuple[Content | None, FileDiff]] = []
-        self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
+        self._results: dict[tuple[Content | None, int], tuple[Content | None, int] | Unsupported] = {}
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
         """Apply the hunks of a file.
@@ -86,7 +90,13 @@ class _Contents:
         key = (content, step.number)
         found = self._results.get(key)
         if found is None:
-            found = self._results[key] = self._applied(content, step.diff)
+            try:
+                found = self._applied(content, step.diff)
+            except Unsupported as unsupported:
+                found = unsupported
+            self._results[key] = found
+        if isinstance(found, Unsupported):
+            raise found.with_traceback(None)
         return found
 
     def lines(self, content: Content | None) -> list[bytes]:
@@ -129,7 +139,7 @@ class _Contents:
 
     def _applied(self, content: Content | None, diff: FileDiff) -> tuple[Content | None, int]:
         lines = list(self.lines(content))
-        places = place_hunks(lines, diff.hunks, effort_for(lines, diff.hunks, SPARE))
+        places = place_hunks(lines, diff.hunks, effort_for(lines, diff.hunks, self.pool))
         if len(places) < len(diff.hunks) or (diff.new is None and lines != [b""]):
             return None, 0
         self._made.append((content, diff))
@@ -157,7 +167,7 @@ class Standing:
 
     def slot(self, path: bytes) -> Slot:
         """Return the mode and content at a path of the patch."""
-        return self.given[self.chain.places(self.index).index(self.chain.touched.place[path])]
+        return self.given[bisect_left(self.chain.places(self.index), self.chain.touched.place[path])]
 
     def lines(self, path: bytes) -> list[bytes] | None:
         """Return the lines of a regular file. Return None for any other entry. The caller must not change this list."""
@@ -195,7 +205,9 @@ class StrictChain:
                 )
                 number += len(steps)
             self._steps.append(steps)
+        self._bulky = frozenset(index for index, patch in enumerate(patches) if bulky(patch.data or b""))
         self._given: dict[tuple[int, tuple[Slot, ...]], tuple[_Edits | None, int]] = {}
+        self._outcomes: dict[tuple[int, tuple[Slot, ...]], Outcome] = {}
         self._tree = ""
         self._replay: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
         self._supposed: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
@@ -214,7 +226,7 @@ class StrictChain:
         """Run the chain over a tree. Raises `MissingObject` if the content of a touched file is not available."""
         base: list[Slot] = list(self.touched.entries(tree))
         if self._last is None or self._last[0] != base:
-            self._tree = tree
+            self._tree, self._contents.pool = tree, Pool()
             results = self._replay.run(base)
             run = ChainRun(applied=tuple(one[0] for one in results), offset=tuple(one[1] for one in results))
             self._last = base, run
@@ -225,7 +237,7 @@ class StrictChain:
 
         Hypothetical trees have a separate cache, because they may differ much from the trees of `run`.
         """
-        self._tree = tree
+        self._tree, self._contents.pool = tree, Pool()
         return tuple(one[0] for one in self._supposed.run(list(self.touched.entries(tree))))
 
     def journal(self, tree: str) -> list[Journal | None]:
@@ -243,7 +255,7 @@ class StrictChain:
         ]
 
     def places(self, index: int) -> tuple[int, ...]:
-        """Return the indices of the paths that determine the result of a patch."""
+        """Return the indices of the paths that determine the result of a patch, in ascending order."""
         return self._places[index]
 
     def standing(self, tree: str, index: int) -> Standing:
@@ -253,12 +265,19 @@ class StrictChain:
 
     def outcome(self, standing: Standing, index: int) -> Outcome:
         """Apply one patch to this state, and return the outcome with reasons."""
+        known = self._outcomes.get((index, standing.given))
+        if known is not None:
+            return known
         tree = self._materialized(standing.tree, index, standing.given).write()
         return apply_patch(self._open(tree), self._patches[index])
 
     def data(self, index: int) -> bytes:
         """Return the bytes of a patch file. Return no bytes if the file is too large to read."""
         return self._patches[index].data or b""
+
+    def bulky(self, index: int) -> bool:
+        """Return whether a patch is too large to analyse. Then only git reads it, and its edits are not known."""
+        return index in self._bulky
 
     def steps(self, index: int) -> tuple[FileDiff, ...] | None:
         """Return the file diffs of a patch that is applied here. Return None for a patch that goes to `Applier`."""
@@ -291,7 +310,7 @@ class StrictChain:
                 pass
         key = (index, given)
         if key not in self._given:
-            self._given[key] = self._handed_on(self._materialized(self._tree, index, given).write(), index)
+            self._given[key] = self._handed_on(self._materialized(self._tree, index, given).write(), index, given)
         return self._given[key]
 
     def _stepped(self, steps: tuple[_Step, ...], state: Mapping[int, Slot]) -> tuple[_Edits | None, int]:
@@ -323,10 +342,10 @@ class StrictChain:
                 made.append((step.new, (step.diff.new_mode or (old[0] if old is not None else FILE), content)))
         return ((*removed, *made), largest) if fits else (None, 0)
 
-    def _handed_on(self, tree: str, index: int) -> tuple[_Edits | None, int]:
+    def _handed_on(self, tree: str, index: int, given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
         """Apply a patch to a tree with `Applier`."""
         patch = self._patches[index]
-        outcome = apply_patch(self._open(tree), patch)
+        outcome = self._outcomes[index, given] = apply_patch(self._open(tree), patch)
         after = outcome.tree
         if after is None and patch.anchored:
             after = self._merged(tree, patch)
@@ -381,7 +400,7 @@ class StrictChain:
 
 def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
     """Return the diffs of a patch. Return None if the patch goes to `Applier`."""
-    if patch.anchored or patch.data is None or too_large(patch.data):
+    if patch.anchored or patch.data is None or bulky(patch.data):
         return None
     try:
         return parse_diffs(patch.data)
@@ -392,7 +411,7 @@ def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
 def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
     if diffs is not None:
         return {path for diff in diffs for path in (diff.old, diff.new) if path is not None}
-    return named_paths(patch.data or b"")
+    return every_path(patch.data or b"")
 
 
 def _crowded(paths: set[bytes]) -> set[bytes]:

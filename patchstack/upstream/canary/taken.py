@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from patchstack.git.overlay import Entry
-from patchstack.git.patch.diff import Hunk, Unsupported
-from patchstack.git.patch.effort import SPARE, Effort
+from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported
+from patchstack.git.patch.effort import SPARE, Effort, Pool
 from patchstack.git.patch.hunks import effort_for, fits_alone, place_hunks
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.similarity import says_something
@@ -42,6 +42,8 @@ class TakenHunks:
     def __init__(self, diagnoser: Diagnoser) -> None:
         self._diagnoser = diagnoser
         self._own = diagnoser.own
+        self.pool = Pool(5 * SPARE)
+        self._diffs: dict[int, dict[bytes, FileDiff]] = {}  # of the last patch
 
     def of(self, tree: str, index: int) -> Taken:
         """Return the parts of one patch that a tree contains. The patch must apply to the pin."""
@@ -65,6 +67,9 @@ class TakenHunks:
         if change.new is None:
             yield f"{shown}: the removal of the file", here is None, True
             return
+        if self._diagnoser.chain.bulky(index):
+            yield f"{shown}: the {'new file' if change.old is None else 'new content'}", here == change.new, True
+            return
         if change.old is not None and change.old[0] != change.new[0]:
             yield f"{shown}: the mode {change.new[0]:o}", here is not None and here[0] == change.new[0], False
         lines, after = self._own.lines(here), self._own.lines(change.new)
@@ -81,7 +86,7 @@ class TakenHunks:
         present = frozenset(lines or ())
         theirs = functools.cache(lambda: self._own.between(change.old, here))
         hunks = self._hunks(path, change, index)
-        effort = effort_for(lines or (), [hunk for _, _, hunk in hunks if hunk is not None], SPARE)
+        effort = effort_for(lines or (), [hunk for _, _, hunk in hunks if hunk is not None], self.pool)
         for number, (start, end, hunk) in enumerate(hunks, 1):
             inside = change.edits[bisect_left(change.edits, start, key=_AT) : bisect_right(change.edits, end, key=_AT)]
             edits = [edit for edit in inside if edit.at + edit.removed <= end]
@@ -104,8 +109,9 @@ class TakenHunks:
 
         If the hunks of the patch are not known, return the edits of the change.
         """
-        named = {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}
-        diff = named.get(path)
+        if index not in self._diffs:
+            self._diffs = {index: {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}}
+        diff = self._diffs[index].get(path)
         if diff is not None and len(diff.hunks) == len(change.spans):
             hunks = sorted(diff.hunks, key=lambda hunk: hunk.new_start)
             return [(start, end, hunk) for (start, end), hunk in zip(change.spans, hunks, strict=True)]
@@ -129,13 +135,12 @@ class TakenHunks:
         return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
 
 
-def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort | None = None) -> bool:
+def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort) -> bool:
     """Return whether hunks apply to a text in reverse, as with `git apply --reverse`, and no hunk applies forwards.
 
     Return False if the search needs more than `effort`.
     """
     text = list(lines)
-    effort = effort or effort_for(text, hunks, SPARE)
     turned = tuple(_reversed(hunk) for hunk in hunks)
     try:
         if len(turned) == 1:

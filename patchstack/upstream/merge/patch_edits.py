@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.git.patch.diff import FileDiff, Hunk
-from patchstack.git.patch.effort import SPARE, TooCostly, too_large
+from patchstack.git.patch.effort import Pool, TooCostly
 from patchstack.git.patch.hunks import effort_for, place_hunks
 from patchstack.upstream.canary.strict_chain import Content, Slot, StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
@@ -43,6 +43,7 @@ class OwnEdits:
         self._compared: dict[tuple[Content, Content], tuple[Edit, ...]] = {}
         self._indexed: dict[Content, Index] = {}
         self._texts: dict[Content, bool] = {}
+        self._pool = Pool()
         self._changes: list[dict[bytes, PathEdit] | None] = [None] * len(self._journal)
 
     def __len__(self) -> int:
@@ -59,7 +60,7 @@ class OwnEdits:
             paths = self.chain.touched.paths
             diffs = {diff.path: diff for diff in self.chain.steps(index) or ()}
             found = self._changes[index] = {}
-            large = too_large(self.chain.data(index))
+            large = self.chain.bulky(index)
             for place, old, new in self._journal[index] or ():
                 found[paths[place]] = self._edit(paths[place], old, new, diffs.get(paths[place]), large=large)
         return found
@@ -98,13 +99,15 @@ class OwnEdits:
         return found
 
     def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None, *, large: bool) -> PathEdit:
+        if large:  # its files may be large too, so their lines are not read
+            return PathEdit(path, old, new, None, ())
         before, after = self.lines(old), self.lines(new)
-        if before is None or after is None or large:
+        if before is None or after is None:
             return PathEdit(path, old, new, None, ())
         if diff is None or diff.old != diff.new:
             return PathEdit(path, old, new, compare(before, after), ())
         try:
-            places = place_hunks(list(before), diff.hunks, effort_for(before, diff.hunks, SPARE))
+            places = place_hunks(list(before), diff.hunks, effort_for(before, diff.hunks, self._pool))
         except TooCostly:
             return PathEdit(path, old, new, None, ())
         spans: list[tuple[int, int]] = []

@@ -77,6 +77,7 @@ class Carrier:
         self._paths = [tuple(own.of(index)) for index in range(len(own))]
         places = [tuple(place[path] for path in paths) for paths in self._paths]
         self._used = frozenset(one for found in places for one in found)
+        self._read = frozenset(one for index, found in enumerate(places) if not own.chain.bulky(index) for one in found)
         self._users: dict[bytes, list[int]] = {}
         for index, paths in enumerate(self._paths):
             for path in paths:
@@ -155,6 +156,8 @@ class Carrier:
         if not self._own.applies(index):
             return given, (None, None)
         changes = tuple(self._own.of(index).values())
+        if self._own.chain.bulky(index):
+            return self._replaced(given, changes)
         tried = [self._onto(file, change) for file, change in zip(given, changes, strict=True)]
         clean = all(outcome.clean for outcome in tried)
         verdict = clean, clean and all(outcome.nothing for outcome in tried)
@@ -162,13 +165,32 @@ class Carrier:
             return tuple(outcome.file for outcome in tried), verdict
         return tuple(map(self._passed_over, given, changes)), verdict
 
+    def _replaced(self, given: tuple[_File, ...], changes: Sequence[PathEdit]) -> tuple[tuple[_File, ...], _Verdict]:
+        """Merge a patch that is too large to analyse, file by file: it merges only into files that upstream left alone
+        or has in the same form."""
+        nothing = all(file.slot == change.new for file, change in zip(given, changes, strict=True))
+        clean = all(file.slot in (change.old, change.new) for file, change in zip(given, changes, strict=True))
+        if not clean:
+            return tuple(_File(file.slot, None, ()) for file in given), (False, False)
+        return tuple(
+            _File(change.new, self._own.lines(change.new) if self._is_read(change.path) else None, ())
+            for change in changes
+        ), (True, nothing)
+
+    def _is_read(self, path: bytes) -> bool:
+        return self._own.chain.touched.place[path] in self._read
+
     def _begin(self, place: int, ours: Slot) -> _File:
         key = place, ours
         found = self._begun.get(key)
         if found is None:
             base = self._pin[place]
-            left = () if base == ours else self._own.between(base, ours)
-            found = self._begun[key] = _File(ours, self._own.lines(ours), left)
+            if place not in self._read:  # only patches that are too large to analyse change it
+                found = _File(ours, None, ())
+            else:
+                left = () if base == ours else self._own.between(base, ours)
+                found = _File(ours, self._own.lines(ours), left)
+            self._begun[key] = found
         return found
 
     def _onto(self, file: _File, change: PathEdit) -> _Outcome:

@@ -1,4 +1,4 @@
-"""`named_paths`: every path a patch may touch, so that its content can be fetched ahead."""
+"""`named_paths` and `every_path`: every path a patch may touch, so that its content can be fetched ahead."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from patchstack.git import handover
+from patchstack.git.handover import every_path
 from patchstack.git.patch.diff import named_paths, old_names
 from tests.support.builders import Changes, RepoBuilder, executable, numbered
 
@@ -41,13 +43,29 @@ FILES: Changes = {
     ],
 )
 def test_every_path_that_git_names_in_a_diff_is_found(
-    tmp_path: Path, changes: Changes, options: list[str], paths: list[str]
+    tmp_path: Path, changes: Changes, options: list[str], paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo = RepoBuilder(tmp_path / "repo")
     before = repo.commit("Before", FILES)
     diff = repo.diff(before, repo.commit("After", changes), *options)
     assert {path.encode() for path in paths} <= named_paths(diff)
-    assert {path.encode() for path in paths} <= named_paths(b"From x\nSubject: [PATCH] y\n\n" + diff + b"-- \n2.39.5\n")
+    patch = b"From x\nSubject: [PATCH] y\n\n" + diff + b"-- \n2.39.5\n"
+    assert {path.encode() for path in paths} <= named_paths(patch)
+    monkeypatch.setattr(handover, "_MOST_ESCAPES", -1)  # git lists the paths
+    assert {path.encode() for path in paths} <= every_path(patch)
+
+
+def test_a_patch_that_git_cannot_read_touches_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "_MOST_ESCAPES", -1)
+    assert every_path(b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-cut short\n") == set()
+
+
+def test_git_lists_the_paths_of_a_patch_with_many_files() -> None:
+    many = b"".join(
+        b"diff --git a/d/f%d b/d/f%d\n--- a/d/f%d\n+++ b/d/f%d\n@@ -1 +1 @@\n-a\n+b\n" % (n, n, n, n)
+        for n in range(6000)
+    )
+    assert every_path(many + many) == {b"d/f%d" % n for n in range(6000)}
 
 
 def test_the_files_whose_contents_change_are_named_in_order(tmp_path: Path) -> None:

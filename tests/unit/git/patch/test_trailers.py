@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from patchstack.git.patch import trailers
 from patchstack.git.patch.trailers import GATES, SWITCH, UPSTREAM, parse_trailers, read_message
 from tests.support.builders import RepoBuilder, format_patch
 from tests.support.oracle import hermetic_environment
@@ -134,3 +136,43 @@ def test_a_patch_without_a_mail_head_has_no_message() -> None:
 )
 def test_no_head_is_too_odd_to_read(parts: list[bytes]) -> None:
     read_message(b"".join(parts)).metadata()
+
+
+_MAIL_PARTS = st.sampled_from(
+    [
+        *(
+            b"From: A <a@example.com>",
+            b"Subject: x",
+            b"Subject: =?utf-8?q?=C3=A4?=",
+            b" folded",
+            b"no header",
+            b": odd",
+        ),
+        *(b"Content-Type: text/plain; charset=utf-8", b"Content-Type: text/plain; charset=latin-1"),
+        *(b"Content-Transfer-Encoding: quoted-printable", b"Content-Transfer-Encoding: base64", b"From x"),
+        *(b"", b"", b"text", b"c3=C3=A4", b"\xc3\xa4", b"YQ==", b"Switch: X", b"---", b"\t", b"\x0c"),
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(_MAIL_PARTS, st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r"])), max_size=12),
+    st.booleans(),
+)
+def test_a_long_mail_is_read_like_a_short_one(lines: list[tuple[bytes, bytes]], subject: bool) -> None:
+    mail = (b"Subject: y\n" if subject else b"") + b"".join(text + end for text, end in lines)
+    expected = read_message(mail)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trailers, "_LONG", -1)
+        assert read_message(mail) == expected
+
+
+def test_a_long_message_costs_no_more_than_its_length() -> None:
+    mail = b"Subject: x\n\n" + b"a line\n" * 300_000 + b"\nSwitch: LAST\n"
+    tracemalloc.start()
+    try:
+        message = read_message(mail)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(mail)
+    finally:
+        tracemalloc.stop()
+    assert message.trailers[0].value == "LAST"
