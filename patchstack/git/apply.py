@@ -136,6 +136,10 @@ class Applier:
         except Unsupported as unsupported:
             return self._hand_over(data, str(unsupported), costly=isinstance(unsupported, TooCostly))
 
+    def leave_to_git(self, data: bytes) -> Outcome:
+        """Apply one patch file with git, for a caller that knows that it is too costly to apply here."""
+        return self._hand_over(data, "too costly to apply here", costly=True)
+
     def _apply_here(self, diffs: tuple[FileDiff, ...], data: bytes) -> Outcome:
         problems: list[Problem] = []
         edits: list[tuple[FileDiff, int, str]] = []

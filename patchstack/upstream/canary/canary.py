@@ -54,7 +54,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
     """
     with StrictChain(objects, series.patches) as chain:
         fetch_ahead(objects, chain, range_, all_commits=question.blame or question.search or question.timeline)
-        diagnoser = Diagnoser(objects, chain, range_.pin.tree)
+        diagnoser = Diagnoser(objects, chain, range_.pin.tree, len(range_.commits))
         broken: Sequence[Broken | None] = [None] * len(series.patches)
         if question.blame:
             from patchstack.upstream.canary.first_breaking import blame_strict, blame_threeway

@@ -17,8 +17,10 @@ from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary, myers
 
-REASONS = 3 * SPARE
-"""The additional work that is allowed for all reasons of a run together, in nanoseconds."""
+REASONS = 2 * SPARE
+REASONS_OF_COMMIT = SPARE // 30
+"""The additional work that is allowed for all reasons of a run together, in nanoseconds: for the run, and for each
+commit of upstream. 54 patches on 281 commits needed a sixth of it."""
 """The limit of work for finding the hunks that do not fit in one file, in nanoseconds.
 
 If it is exceeded, git's own message is the reason.

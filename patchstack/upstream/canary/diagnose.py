@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
 from patchstack.git.patch.effort import Pool
-from patchstack.upstream.canary.causes import REASONS, Culprits, Reason, reasons_against
+from patchstack.upstream.canary.causes import REASONS, REASONS_OF_COMMIT, Culprits, Reason, reasons_against
 from patchstack.upstream.canary.line_owners import Ownership
 from patchstack.upstream.canary.result import State
 from patchstack.upstream.canary.strict_chain import Slot, StrictChain
@@ -41,16 +41,16 @@ class Diagnosis:
 
 
 class Diagnoser:
-    """Diagnoses patches of a series on trees of upstream."""
+    """Diagnoses patches of a series on trees of upstream. `commits` is the number of upstream's commits."""
 
-    def __init__(self, objects: Objects, chain: StrictChain, pin_tree: str) -> None:
+    def __init__(self, objects: Objects, chain: StrictChain, pin_tree: str, commits: int) -> None:
         self.objects = objects
         self.chain = chain
         self.own = OwnEdits(chain, pin_tree)
         self.ownership = Ownership(self.own)
         self._pin = TreeOverlay(objects, pin_tree)
         self._pin_tree = pin_tree
-        self._pool = Pool(REASONS)
+        self._pool = Pool(REASONS + REASONS_OF_COMMIT * commits)
         self._base: list[Slot] = list(chain.touched.entries(pin_tree))
         self._carrier = Carrier(self.own, self._base)
         self._carried: dict[tuple[Entry | None, ...], Verdicts] = {}

@@ -89,7 +89,7 @@ class Landing:
     def same(self, index: int) -> Likeness | None:
         """Return the commit that has the same patch-id as a patch under any diff algorithm."""
         paths = set(self._diagnoser.own.of(index))
-        if not paths or self._diagnoser.chain.bulky(index):
+        if not paths or self._diagnoser.own.bulky(index):
             return None
         own: list[Change] | None = None
         known: frozenset[str] | None = None
@@ -175,7 +175,7 @@ class Landing:
         The earlier patch alone conflicts with the result of the later patch. Return None if no such patch exists.
         """
         own = self._diagnoser.own
-        if self._diagnoser.chain.bulky(index):
+        if self._diagnoser.own.bulky(index):
             return None
         nothing = self._diagnoser.carried(tree).nothing
         paths = own.of(index).keys()
@@ -241,7 +241,7 @@ class Landing:
         """
         own = self._diagnoser.own
         found: list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]] = []
-        if self._diagnoser.chain.bulky(index):
+        if self._diagnoser.own.bulky(index):
             return found
         for path, change in own.of(index).items():
             old, new = (own.lines(slot) if slot is not None else [b""] for slot in (change.old, change.new))

@@ -46,7 +46,7 @@ class Staleness:
     def around(self, index: int) -> Iterator[str]:
         """Yield a sentence for every function that both a patch and upstream changed. Nothing is known of the functions
         of a patch that is too large to analyse."""
-        if self._diagnoser.chain.bulky(index):
+        if self._diagnoser.own.bulky(index):
             return
         own = self._diagnoser.own
         for path, change in own.of(index).items():
@@ -113,7 +113,7 @@ class Staleness:
     def _defined(self, index: int) -> set[bytes]:
         own = self._diagnoser.own
         found: set[bytes] = set()
-        if self._diagnoser.chain.bulky(index):
+        if self._diagnoser.own.bulky(index):
             return found
         for change in own.of(index).values():
             after = own.lines(change.new)

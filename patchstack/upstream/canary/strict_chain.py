@@ -18,7 +18,7 @@ from patchstack.git.handover import every_path
 from patchstack.git.objects import EMPTY_TREE, FULL_ID, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
-from patchstack.git.patch.effort import Pool, bulky
+from patchstack.git.patch.effort import Pool, TooCostly, bulky
 from patchstack.git.patch.hunks import effort_for, place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
@@ -207,6 +207,7 @@ class StrictChain:
             self._steps.append(steps)
         self._bulky = frozenset(index for index, patch in enumerate(patches) if bulky(patch.data or b""))
         self._given: dict[tuple[int, tuple[Slot, ...]], tuple[_Edits | None, int]] = {}
+        self._costly: set[int] = set()
         self._outcomes: dict[tuple[int, tuple[Slot, ...]], Outcome] = {}
         self._tree = ""
         self._replay: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
@@ -275,9 +276,9 @@ class StrictChain:
         """Return the bytes of a patch file. Return no bytes if the file is too large to read."""
         return self._patches[index].data or b""
 
-    def bulky(self, index: int) -> bool:
-        """Return whether a patch is too large to analyse. Then only git reads it, and its edits are not known."""
-        return index in self._bulky
+    def left_to_git(self, index: int) -> bool:
+        """Return whether only git reads a patch, because it is too large, or was too costly on a tree so far."""
+        return index in self._bulky or index in self._costly
 
     def steps(self, index: int) -> tuple[FileDiff, ...] | None:
         """Return the file diffs of a patch that is applied here. Return None for a patch that goes to `Applier`."""
@@ -306,6 +307,8 @@ class StrictChain:
         if steps is not None:
             try:
                 return self._stepped(steps, dict(zip(places, given, strict=True)))
+            except TooCostly:
+                self._costly.add(index)
             except Unsupported:
                 pass
         key = (index, given)
@@ -345,7 +348,11 @@ class StrictChain:
     def _handed_on(self, tree: str, index: int, given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
         """Apply a patch to a tree with `Applier`."""
         patch = self._patches[index]
-        outcome = self._outcomes[index, given] = apply_patch(self._open(tree), patch)
+        if index in self._costly and patch.data is not None:
+            outcome = self._open(tree).leave_to_git(patch.data)
+        else:
+            outcome = apply_patch(self._open(tree), patch)
+        self._outcomes[index, given] = outcome
         after = outcome.tree
         if after is None and patch.anchored:
             after = self._merged(tree, patch)

@@ -67,7 +67,7 @@ class TakenHunks:
         if change.new is None:
             yield f"{shown}: the removal of the file", here is None, True
             return
-        if self._diagnoser.chain.bulky(index):
+        if self._diagnoser.own.bulky(index):
             yield f"{shown}: the {'new file' if change.old is None else 'new content'}", here == change.new, True
             return
         if change.old is not None and change.old[0] != change.new[0]:

@@ -44,6 +44,7 @@ class OwnEdits:
         self._indexed: dict[Content, Index] = {}
         self._texts: dict[Content, bool] = {}
         self._pool = Pool()
+        self._bulky = frozenset(index for index in range(len(self._journal)) if chain.left_to_git(index))
         self._changes: list[dict[bytes, PathEdit] | None] = [None] * len(self._journal)
 
     def __len__(self) -> int:
@@ -53,6 +54,10 @@ class OwnEdits:
         """Return whether a patch applies to the pin."""
         return self._journal[index] is not None
 
+    def bulky(self, index: int) -> bool:
+        """Return whether a patch is too large or too costly to analyse. Its edits are not known."""
+        return index in self._bulky
+
     def of(self, index: int) -> Mapping[bytes, PathEdit]:
         """Return the changes of a patch by path. Return no changes if the patch does not apply to the pin."""
         found = self._changes[index]
@@ -60,7 +65,7 @@ class OwnEdits:
             paths = self.chain.touched.paths
             diffs = {diff.path: diff for diff in self.chain.steps(index) or ()}
             found = self._changes[index] = {}
-            large = self.chain.bulky(index)
+            large = self.bulky(index)
             for place, old, new in self._journal[index] or ():
                 found[paths[place]] = self._edit(paths[place], old, new, diffs.get(paths[place]), large=large)
         return found

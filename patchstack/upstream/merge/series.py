@@ -77,7 +77,7 @@ class Carrier:
         self._paths = [tuple(own.of(index)) for index in range(len(own))]
         places = [tuple(place[path] for path in paths) for paths in self._paths]
         self._used = frozenset(one for found in places for one in found)
-        self._read = frozenset(one for index, found in enumerate(places) if not own.chain.bulky(index) for one in found)
+        self._read = frozenset(one for index, found in enumerate(places) if not own.bulky(index) for one in found)
         self._users: dict[bytes, list[int]] = {}
         for index, paths in enumerate(self._paths):
             for path in paths:
@@ -156,7 +156,7 @@ class Carrier:
         if not self._own.applies(index):
             return given, (None, None)
         changes = tuple(self._own.of(index).values())
-        if self._own.chain.bulky(index):
+        if self._own.bulky(index):
             return self._replaced(given, changes)
         tried = [self._onto(file, change) for file, change in zip(given, changes, strict=True)]
         clean = all(outcome.clean for outcome in tried)

@@ -86,7 +86,7 @@ def test_the_three_way_column_is_the_chain_of_merged_trees(tmp_path: Path) -> No
             expected.append(merged.clean)
             onto = merged.tree or onto
         with StrictChain(objects, load_series(fork.series).patches) as chain:
-            diagnoser = Diagnoser(objects, chain, trees[0])
+            diagnoser = Diagnoser(objects, chain, trees[0], 0)
             assert list(diagnoser.carried(fork.upstream.tree("main")).clean) == expected, round_
         seen.update(expected)
     assert seen == {True, False}
