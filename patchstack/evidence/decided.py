@@ -14,8 +14,11 @@ from patchstack.evidence.origin import Origin, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedStep:
-    """A condition that the decision depended on. `verdict` is a word; it is `held` in decisions that have no verdicts.
-    `source` is the source of the observations, if the step has any."""
+    """A condition that the decision depends on.
+
+    `verdict` is the verdict as a word. It is `held` for old decisions, which have no verdicts. `source` is the source
+    of the step's observations, or None if the step has none.
+    """
 
     name: str
     verdict: str
@@ -25,8 +28,10 @@ class DecidedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
-    """A gate that a commit adds. `named` is the gate's name in the commit message. `suite` and `gate` are the gate that
-    this name refers to."""
+    """A gate that a commit adds.
+
+    `named` is the gate's name in the commit message. `suite` and `gate` are the gate that this name refers to.
+    """
 
     commit: str
     named: str
@@ -49,8 +54,10 @@ class UnprovenSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBrings:
-    """What the candidates add. `gates` are their gates. `unproven` are their switches that no gate tests. `reason` says
-    why these switches were accepted."""
+    """The gates and switches that the candidates add.
+
+    `unproven` are the switches that no gate tests. `reason` is the reason why they were accepted.
+    """
 
     gates: tuple[BroughtGate, ...] = ()
     unproven: tuple[UnprovenSwitch, ...] = ()
@@ -71,8 +78,10 @@ def decided_steps(evidence: Mapping[str, Any]) -> tuple[DecidedStep, ...]:
 
 
 def decided_brings(evidence: Mapping[str, Any]) -> DecidedBrings | None:
-    """Return the additions of the candidates of a decision. Return None if the decision does not list them, as older
-    decisions do not."""
+    """Return the gates and switches that the candidates of a decision add.
+
+    Return None if the decision does not list them. Older decisions do not.
+    """
     brings = evidence.get("brings")
     if not isinstance(brings, Mapping):
         return None

@@ -20,10 +20,11 @@ SCHEMA = "patchstack.observation-key/2"
 class Ingredients:
     """The inputs of a run.
 
-    `programs` are the files that the program may load, with their digests; the program itself is one of them (see
-    `observe.loaded`). `args` refer to models and inputs by name; `models` and `inputs` have the digests. `env` is the
-    whole requested environment. `requests` are the requests to a server, as JSON. `hardware` is the GPU, driver and
-    platform. `kind` is the gate kind with its version. `salt` gives a repetition a different key.
+    `programs` are the digests of the files that the program may load, including the program itself (see
+    `observe.loaded`). `args` refer to models and inputs by name. `models` and `inputs` are their digests, by name.
+    `env` is the whole requested environment. `requests` are the requests to a server, as JSON. `hardware` describes the
+    GPU, driver, platform and image. `kind` is the gate kind with its version. `salt` is empty for the first run and
+    different for each repetition, so that every run has its own key.
     """
 
     programs: Mapping[str, str]
@@ -45,10 +46,10 @@ class Ingredients:
 
 
 def observation_key(ingredients: Ingredients) -> str:
-    """Return 64 hexadecimal digits: the SHA-256 of the canonical JSON of the ingredients."""
+    """Return the SHA-256 of the canonical JSON of the ingredients, as 64 hexadecimal digits."""
     return key_of(ingredients.document())
 
 
 def key_of(document: Mapping[str, Any]) -> str:
-    """Return the key of the ingredients in a record, as 64 hexadecimal digits."""
+    """Return the key for ingredients that are already JSON, such as those in a record."""
     return hashlib.sha256(canonical(document)).hexdigest()

@@ -2,9 +2,9 @@
 
 Each decision is one file, named by the digest of its content.
 
-A decision of format 2 names every record of its evidence with its digest, and contains the input of the verdicts. The
-verdicts can therefore be computed again from the repository alone. A decision of format 1 cannot be checked in this
-way, because its outputs were not stored.
+A decision of format 2 contains the digest of every record of its evidence, and the input of the verdicts. The verdicts
+can therefore be computed again from the repository alone. A decision of format 1 cannot be checked in this way, because
+its outputs were not stored.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A fork commit that was accepted or rejected. `symbols` are the functions, macros and switches in its changed
-    lines. `files` are the paths that it changes, with both paths of a rename. `diff` is its patch as text."""
+    """A fork commit that was accepted or rejected.
+
+    `files` are the paths that it changes, including both paths of a rename. `symbols` are the functions, macros and
+    switches in its changed lines. `diff` is its patch as text.
+    """
 
     commit: str
     subject: str
@@ -55,9 +58,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision on one or more commits. `made` is RFC 3339 in UTC. `why` is the reason that a person gave. `evidence`
-    is the basis of the decision, as JSON (see `docs/reference/gate-json.md`). `supersedes` are the ids of earlier
-    decisions on the same commits that this decision replaces. `format` is 1 or 2."""
+    """A decision on one or more commits.
+
+    `made` is a UTC time in RFC 3339 format. `why` is the reason that a person gave. `evidence` is the basis of the
+    decision, as JSON (see `docs/reference/gate-json.md`). `supersedes` contains the ids of earlier decisions on the
+    same commits that this decision replaces. `format` is 1 or 2.
+    """
 
     outcome: Outcome
     series: str
@@ -72,7 +78,7 @@ class Decision:
 
     @property
     def content(self) -> bytes:
-        """The canonical content. Its digest is the decision's name, and signatures sign it."""
+        """The decision as canonical JSON. The id is computed from it, and signatures cover it."""
         return canonical(_document(self), ascii=False)
 
     @property
@@ -83,7 +89,7 @@ class Decision:
     @property
     def id(self) -> str:
         """The first 40 hex digits of the SHA-256 of the canonical content."""
-        if not self._id:  # cached: sorting and searching use it often, and the evidence may be megabytes
+        if not self._id:  # cached, because sorting uses it often and the evidence may be large
             object.__setattr__(self, "_id", hashlib.sha256(self.content).hexdigest()[:40])
         return self._id
 
@@ -100,8 +106,10 @@ class Decision:
 
 
 def time_of_decision() -> str:
-    """Return the current time for `Decision.made`. It has microseconds, because the order of the decisions depends on
-    it, and a script can make several in one second."""
+    """Return the current time for `Decision.made`.
+
+    The time includes microseconds, because decisions are sorted by time and a script can make several in one second.
+    """
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -112,7 +120,7 @@ class Ledger:
         self.directory = directory
 
     def write(self, decision: Decision) -> Path:
-        """Write a decision atomically, and return its file. The same decision is always written to the same file."""
+        """Write a decision atomically, and return its file. Equal decisions have the same file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{decision.id}.json"
         replace_file(path, indented(_document(decision), ascii=False))
@@ -121,18 +129,22 @@ class Ledger:
     def read(self) -> tuple[Decision, ...]:
         """Return all decisions, newest first.
 
-        Raises `ConfigError`, which lists every damaged file and every file whose content does not match its name.
+        Raises `ConfigError` if a file is damaged or does not match its name. The error lists all such files.
         """
         found, problems = self.look()
         if problems:
             raise LedgerUntrusted(
-                "the ledger has files that cannot be trusted", problems=problems, hint="run git log -p -- ledger"
+                "the ledger has files that cannot be trusted",
+                problems=problems,
+                hint="run 'git log -p -- ledger' to see the changes",
             )
         return found
 
     def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
-        """Return all valid decisions, newest first, and the problems of the other files. A decision is valid if its
-        content matches its name."""
+        """Return all valid decisions, newest first, and the problems with the other files.
+
+        A decision is valid if its content matches its name.
+        """
         found, problems = [], []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
             match = _NAME.match(path.name)
@@ -150,21 +162,26 @@ class Ledger:
         return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)
 
     def named(self, start: str) -> Decision:
-        """Return the decision whose id starts with `start`. Raises `MissingError` if no decision matches, and
-        `UsageError` if several match."""
+        """Return the decision whose id starts with `start`.
+
+        Raises `MissingError` if no decision matches, and `UsageError` if several match.
+        """
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
-            raise NoSuchDecision(f"the ledger has no decision {start}", hint="patchstack ledger lists them")
+            raise NoSuchDecision(f"the ledger has no decision {start}", hint="run 'patchstack ledger' to list them")
         if len(found) > 1:
-            raise AmbiguousName(f"{start} is the start of {len(found)} ids", problems=[one.id for one in found])
+            raise AmbiguousName(
+                f"decision {start} is ambiguous: {len(found)} ids start with it",
+                problems=[one.id for one in found],
+                hint="give more digits of the id",
+            )
         return found[0]
 
 
 def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """Return the decision that counts for each commit: the newest one that is not superseded.
+    """Return the decision that counts for each commit: the newest that is not superseded.
 
-    A decision can supersede only an older decision on the same commits. It cannot supersede a newer decision, or a
-    decision on other commits.
+    A decision can supersede only an older decision on the same commits. Other ids in `supersedes` are ignored.
     """
     given = sorted(decisions, key=lambda one: (one.made, one.id))
     known = {one.id: one for one in given}
@@ -178,12 +195,14 @@ def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
 
 
 def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
-    """Return the records that decisions of format 2 name, by key. If several decisions name a record, it belongs to the
-    newest of them."""
+    """Return the records that decisions of format 2 name, by key.
+
+    If several decisions name a record with the same key, the newest decision counts.
+    """
     found: dict[str, NamedRecord] = {}
     for decision in sorted(decisions, key=lambda one: (one.made, one.id)):
         records = decision.evidence.get("records", {}) if decision.format > 1 else {}
-        name = decision.id  # computed from the whole content
+        name = decision.id
         for key, digest in records.items() if isinstance(records, Mapping) else ():
             found[str(key)] = NamedRecord(decision=name, sha256=str(digest))
     return found
@@ -191,8 +210,11 @@ def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedBy:
-    """The decision that accepted a patch. `id` is the decision's id, and `path` is its file. `switch_unproven` says why
-    the patch was accepted with a switch that no gate tests; it is empty if no such switch exists."""
+    """The decision that accepted a patch.
+
+    `id` is the decision's id, and `path` is its file. `switch_unproven` is the reason why the patch was accepted with a
+    switch that no gate tests. It is empty if the patch adds no such switch.
+    """
 
     id: str
     path: Path
@@ -200,8 +222,10 @@ class AcceptedBy:
 
 
 def accepted_patches(directory: Path, patches: Path) -> dict[str, AcceptedBy]:
-    """Return the decision that accepted each patch of an exported series, by the patch's file name. A patch has no
-    decision if its commit was not accepted, or was rewritten since."""
+    """Return the decision that accepted each patch of an exported series, by the patch's file name.
+
+    A patch is omitted if its commit was not accepted, or if the commit has been rewritten since.
+    """
     decisions = {
         commit: decision
         for commit, decision in counting(Ledger(directory).read()).items()
@@ -230,14 +254,14 @@ def _document(decision: Decision) -> dict[str, Any]:
     old = values.pop("format") == 1
     if old:
         del values["supersedes"]
-    # Convert through JSON, so that tuples become lists and the id does not depend on the type of a sequence.
+    # Converting through JSON turns tuples into lists, so that the id does not depend on the type of a sequence.
     found: dict[str, Any] = json.loads(json.dumps({"schema": OLD_SCHEMA if old else SCHEMA, **values}))
     return found
 
 
 def _decision(document: Mapping[str, Any]) -> Decision:
     if document["schema"] not in (SCHEMA, OLD_SCHEMA):
-        raise ValueError(f"schema {document['schema']}, not {SCHEMA}")
+        raise ValueError(f"the schema is {document['schema']}, not {SCHEMA}")
     old = document["schema"] == OLD_SCHEMA
     return Decision(
         outcome=Outcome(document["outcome"]),

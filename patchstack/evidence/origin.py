@@ -1,4 +1,4 @@
-"""The source of an observation: a new run, this machine's cache, or recorded evidence."""
+"""Find known observations in this machine's cache and in recorded evidence, and describe their source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patchstack.evidence.store import BadRecord, Evidence, Observations, Record
 
 
 class Origin(StrEnum):
-    """The kinds of sources of an observation."""
+    """The origin of an observation: a new run, this machine's cache, or recorded evidence."""
 
     OBSERVED = "observed"
     RECALLED = "recalled"
@@ -19,9 +19,9 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The origin of an observation and its time.
+    """The origin and time of an observation.
 
-    `made` is RFC 3339 in UTC. It is empty for an observation that was made now. `decision` is the id of the decision
+    `made` is a UTC time in RFC 3339 format. It is empty for a new observation. `decision` is the id of the decision
     that names the recorded evidence. It is empty for other origins.
     """
 
@@ -31,7 +31,7 @@ class Source:
 
     @property
     def words(self) -> str:
-        """The source in words, for a person."""
+        """The source as readable text."""
         when = self.made[:16].replace("T", " ") or "unknown time"
         match self.origin:
             case Origin.OBSERVED:
@@ -44,20 +44,19 @@ class Source:
 
 
 NOW = Source()
-"""The source of observations that are made now."""
+"""The source of new observations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRecord:
-    """A record of the evidence that a decision names. `decision` is the decision's id. `sha256` is the digest of the
-    record's file."""
+    """A record that a decision names. `decision` is the decision's id. `sha256` is the digest of the record's file."""
 
     decision: str
     sha256: str
 
 
 class Recorded:
-    """The recorded evidence: the records that decisions name, by key."""
+    """The records that decisions name, by key."""
 
     def __init__(self, evidence: Evidence, named: Mapping[str, NamedRecord]) -> None:
         self.evidence = evidence
@@ -80,16 +79,16 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The known observations, from this machine's cache and from recorded evidence.
+    """The observations in this machine's cache and in recorded evidence.
 
-    The cache is searched first. Without `recorded`, only the cache is used.
+    The cache is searched first. If `recorded` is None, only the cache is searched.
     """
 
     cache: Observations
     recorded: Recorded | None = None
 
     def find(self, key: str) -> Record | None:
-        """Return the record with this key, from the cache if possible. Return None if it is unknown."""
+        """Return the record with this key. Return None if it is in neither place."""
         found = self.cache.find(key)
         if found is None and self.recorded is not None and (named := self.recorded.find(key)) is not None:
             return named[0]

@@ -1,6 +1,6 @@
 """Store each output of an observation in a gzip file, named by the SHA-256 of the uncompressed content.
 
-Equal outputs share a file. `zcat FILE | sha256sum` prints the name of a file.
+Equal outputs share a file. To check a file, compare its name with the output of `zcat FILE | sha256sum`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Outputs:
-    """The outputs in a directory, which need not exist."""
+    """The outputs in a directory. The directory need not exist."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def path(self, digest: str) -> Path:
-        """Return the file for the content with this digest. The digest comes from an untrusted record, so only its last
-        path component is used."""
+        """Return the path of the content with this digest.
+
+        The digest comes from an untrusted record, so only its last path component is used.
+        """
         return self.directory / f"{Path(digest).name}{SUFFIX}"
 
     def keep(self, content: bytes) -> str:
-        """Store content, unless it is already stored, and return its digest."""
+        """Store content if it is not stored yet, and return its digest."""
         digest = hashlib.sha256(content).hexdigest()
         if self.read(digest, len(content)) is None:
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from patchstack.evidence.ledger import Candidate, Decision
 
 ALIKE = 0.3
-"""The smallest similarity that is reported to a person."""
+"""The smallest similarity that is reported."""
 _WORD = re.compile(r"[a-z][a-z0-9_]{2,}")
 _SYMBOL = re.compile(
     r"#\s*define\s+(\w+)|\b(?:struct|class|enum)\s+(\w+)|getenv\(\s*\"(\w+)\"|\b([A-Za-z_]\w{3,})\s*(?:<[^<>()]*>)?\s*\("
@@ -21,7 +21,7 @@ _MOST = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likeness:
-    """A decision on a similar candidate. `share` is the similarity, from 0 to 1. `why` is the reason in words."""
+    """A decision on a similar candidate. `share` is the similarity, from 0 to 1. `why` explains it in words."""
 
     decision: Decision
     share: float
@@ -29,8 +29,11 @@ class Likeness:
 
 
 def symbols_of(diff: str) -> tuple[str, ...]:
-    """Return the symbols in the changed lines of a diff, sorted: functions, macros, types and environment variables.
-    This is a heuristic for searching; it can miss symbols."""
+    """Return the symbols in the changed lines of a diff, sorted.
+
+    Symbols are functions, macros, types and environment variables. They are found with a regular expression, which can
+    miss symbols. At most 400 symbols are returned.
+    """
     found: set[str] = set()
     for line in diff.splitlines():
         if not line.startswith(("+", "-")) or line.startswith(("+++", "---")):
@@ -41,10 +44,10 @@ def symbols_of(diff: str) -> tuple[str, ...]:
 
 
 def resembling(candidate: Candidate, decisions: Iterable[Decision]) -> tuple[Likeness, ...]:
-    """Return the decisions on similar candidates, the most similar first.
+    """Return the decisions on similar candidates, most similar first.
 
-    The similarity is 1 for equal patch ids. Otherwise it is a weighted sum of three Jaccard indexes: symbols (0.6),
-    files (0.25) and words of the subject (0.15).
+    The similarity is 1 for equal patch ids. Otherwise it is a weighted sum of the Jaccard indexes of the symbols (0.6),
+    the files (0.25) and the words of the subject (0.15).
     """
     found = []
     for decision in decisions:

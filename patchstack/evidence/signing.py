@@ -1,9 +1,9 @@
 """Sign decisions and check their signatures with `ssh-keygen -Y`, as git does for commits.
 
-A signature covers the canonical content of a decision. The content has the digest of every record, and the records have
-the digests of their outputs. The content also names upstream, pin, series and commits, so a signature from a different
-repository does not match. The signature namespace is specific to patchstack, so the signature of a commit does not
-count as the signature of a decision.
+A signature covers the canonical content of a decision. The content contains the digest of every record, and each record
+contains the digests of its outputs. The content also names the upstream, pin, series and commits, so a signature from a
+different repository does not match. The signature namespace is specific to patchstack, so the signature of a commit
+does not count as the signature of a decision.
 
 A signature is stored next to its decision as `ID.DIGEST.sig`, so several people can sign one decision.
 """
@@ -31,8 +31,11 @@ _LARGEST = 64 << 10  # maximum size of a signature in bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signers:
-    """A list of allowed signers. `content` is in the format of `ssh-keygen` (see ALLOWED SIGNERS in its manual).
-    `where` says where the list comes from, in words."""
+    """A list of allowed signers.
+
+    `content` is in the format of `ssh-keygen` (see ALLOWED SIGNERS in its manual). `where` describes the source of the
+    list.
+    """
 
     content: bytes
     where: str
@@ -44,7 +47,7 @@ class Signature:
 
     `problem` is the reason why the signature does not count, or None if it counts. `by` is the signer's name in the
     list of allowed signers. It is empty if the signer is unknown. `broken` is true if the file is not a valid signature
-    of this decision, whoever made it.
+    of this decision by any key, or if the time of the decision is invalid.
     """
 
     path: Path
@@ -54,38 +57,42 @@ class Signature:
 
     @property
     def counts(self) -> bool:
-        """Whether an allowed signer made the signature."""
+        """Whether the signature is valid and comes from an allowed signer."""
         return self.problem is None
 
 
 def sign(decision: Decision, directory: Path, key: Path) -> Path:
-    """Sign a decision, and return the file of the signature. `key` is a private key file, or a public key file whose
-    private key is in ssh-agent.
+    """Sign a decision, and return the signature file.
+
+    `key` is a private key file, or a public key file whose private key is in ssh-agent.
 
     Raises `UsageError` for a decision of format 1 and for a key that cannot sign. Raises `MissingError` if ssh-keygen
     is not installed.
     """
     if decision.format < 2:
         raise SigningRefused(
-            f"decision {decision.id[:12]} is in format 1: it does not contain the digests of its evidence",
-            hint="patchstack accept COMMIT makes a new decision in format 2",
+            f"decision {decision.id[:12]} cannot be signed: format 1 does not contain the digests of the evidence",
+            hint="run 'patchstack accept COMMIT' to make a new decision in format 2",
         )
     if not key.is_file():
-        raise SigningRefused(f"key {key} does not exist", hint="ssh-keygen -t ed25519 -f KEY creates it")
+        raise SigningRefused(f"key {key} does not exist", hint=f"run 'ssh-keygen -t ed25519 -f {key}' to create it")
     done = _ssh_keygen("sign", "-f", str(key.absolute()), "-n", NAMESPACE, stdin=decision.content)
     if not done.ok or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         told = done.complaint.splitlines()[-1] if done.complaint else f"ssh-keygen exits with {done.code}"
-        raise SigningRefused(f"{key} cannot sign: {told}", hint="a key with a passphrase signs through ssh-agent")
+        raise SigningRefused(
+            f"{key} cannot sign: {told}", hint=f"if the key has a passphrase, run 'ssh-add {key}' first"
+        )
     path = directory / f"{decision.id}.{hashlib.sha256(done.stdout).hexdigest()[:16]}.sig"
     replace_file(path, done.stdout)
     return path
 
 
 def signatures(decision: Decision, directory: Path, signers: Signers | None) -> tuple[Signature, ...]:
-    """Return the signatures of a decision, checked against its content and the list of signers. Without a list, no
-    signature counts.
+    """Return the signatures of a decision, checked against its content and the list of signers.
 
-    A key must have been valid when the decision was made, as for git's commits. A key that expired later still counts.
+    Without a list, no signature counts. As for git commits, a key must have been valid when the decision was made. A
+    key that expired later still counts.
+
     Raises `MissingError` if a signature exists and ssh-keygen is not installed.
     """
     pattern = re.compile(rf"{decision.id}\.[0-9a-f]{{16}}\.sig\Z")
@@ -94,7 +101,7 @@ def signatures(decision: Decision, directory: Path, signers: Signers | None) -> 
 
 
 def strays(directory: Path, known: Iterator[str]) -> tuple[Path, ...]:
-    """Return the signature files that belong to none of the decisions with the `known` ids."""
+    """Return the signature files whose decision is not in `known` (decision ids)."""
     ids = set(known)
     found = sorted(directory.glob("*.sig")) if directory.is_dir() else []
     return tuple(path for path in found if path.name.partition(".")[0] not in ids)
@@ -114,7 +121,7 @@ def _checked(path: Path, decision: Decision, signers: Signers | None) -> Signatu
         return Signature(path=path, problem="no list of allowed signers was given")
     when = _verify_time(decision.made)
     if when is None:
-        return Signature(path=path, problem="the decision does not say when it was made", broken=True)
+        return Signature(path=path, problem="the time of the decision is invalid", broken=True)
     with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
         listed = Path(directory) / "allowed_signers"
         listed.write_bytes(signers.content)
@@ -143,6 +150,6 @@ def _ssh_keygen(what: str, *args: str, stdin: bytes = b"") -> Finished:
         return run([_PROGRAM, "-Y", what, *args], env=environment, stdin=stdin, timeout=60)
     except MissingError as error:
         raise ProgramMissing(
-            "signatures need ssh-keygen, which is not installed",
-            hint="install OpenSSH's client (8.9 or newer): apt install openssh-client",
+            "cannot sign or check signatures: ssh-keygen is not installed",
+            hint="run 'apt install openssh-client' (OpenSSH 8.9 or newer)",
         ) from error

@@ -1,7 +1,6 @@
 """Store observations on disk, each as one JSON file.
 
-The file contains everything from which the key of the observation was computed. The outputs are in a separate
-directory.
+A file contains the ingredients of the observation's key. The outputs are in a separate directory.
 
 `Observations` is a cache. Its files are named by key, and a newer observation replaces an older one. `Evidence` is the
 basis of decisions. Its files are named by the digest of their content and are never replaced.
@@ -28,14 +27,16 @@ from patchstack.files.regular import read_regular
 SCHEMA = "patchstack.observation/2"
 OLD_SCHEMA = "patchstack.observation/1"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOST = 512 << 20  # the largest uncompressed output, in bytes
+_MOST = 512 << 20  # maximum size of an uncompressed output in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A stored observation. `ingredients` are the values from which the key was computed, as JSON (see
-    `key.Ingredients`). `blobs` are the outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other
-    values, as JSON."""
+    """A stored observation.
+
+    `ingredients` are the values from which the key was computed, as JSON (see `key.Ingredients`). `blobs` are the
+    outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other values, as JSON.
+    """
 
     key: str
     ingredients: Mapping[str, Any]
@@ -43,12 +44,12 @@ class Record:
     blobs: Mapping[str, bytes]
 
     def follows(self) -> bool:
-        """Whether the key matches the ingredients."""
+        """Return whether the key matches the ingredients."""
         return key_of(self.ingredients) == self.key
 
 
 class BadRecord(NotHeldError):
-    """A record does not match its name, or one of its outputs is missing. The message begins with the problem."""
+    """A record is damaged, does not match its name, or lacks an output. The message completes the sentence "record NAME ..."."""
 
     code = "PS0719"
 
@@ -82,7 +83,7 @@ class Observations:
 class Evidence:
     """The records in a directory, named by digest: `records/SHA256.json` and `outputs/SHA256.gz`.
 
-    Digests come from decisions, which are untrusted. A name that is not a digest is treated as missing.
+    Digests come from decisions, which are untrusted. A name that is not a digest is treated as a missing record.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -101,11 +102,13 @@ class Evidence:
         return digest
 
     def read(self, digest: str) -> Record:
-        """Return the record with this digest, after checking every digest in the record. Raises `BadRecord` if the
-        record or one of its outputs is missing or damaged."""
+        """Return the record with this digest, after checking the record and its outputs.
+
+        Raises `BadRecord` if the record or one of its outputs is missing or damaged.
+        """
         try:
             if _DIGEST.fullmatch(digest) is None:
-                raise BadRecord("does not have a digest as its name")
+                raise BadRecord("has a name that is not a digest")
             content = read_regular(self.records / f"{digest}.json")
         except OSError as error:
             raise BadRecord(f"cannot be read: {error.strerror or error}") from error
@@ -118,13 +121,17 @@ class Evidence:
         return _names(self.records, ".json")
 
     def old_keys(self) -> Iterator[str]:
-        """Return the keys of all records of format 1, sorted. These records lack some outputs and the ingredients of
-        their keys."""
+        """Return the keys of all records of format 1, sorted.
+
+        These records lack some outputs and the ingredients of their keys.
+        """
         return _names(self.directory, ".json")
 
     def old_problem(self, key: str) -> str | None:
-        """Return the problem of a record of format 1. Return None if no problem is found. Outputs that were not kept
-        cannot be checked."""
+        """Return the problem with a record of format 1. Return None if no problem is found.
+
+        Outputs that were not stored cannot be checked.
+        """
         try:
             document = json.loads(read_regular(self.directory / f"{key}.json"))
             if document["schema"] != OLD_SCHEMA or document["key"] != key:
@@ -171,7 +178,7 @@ def _output(name: str, entry: Mapping[str, Any], outputs: Outputs) -> bytes:
     digest, size = str(entry["sha256"]), int(entry["size"])
     content = outputs.read(digest, size) if size <= _MOST else None
     if content is None:
-        raise BadRecord(f"lacks its {name}: no output of digest {digest[:12]} and {size} bytes")
+        raise BadRecord(f"lacks its {name}: output {digest[:12]} with {size} bytes is missing or damaged")
     return content
 
 

@@ -121,7 +121,7 @@ def test_an_id_that_names_none_or_several_is_refused(tmp_path: Path) -> None:
         ledger.named("abc")
     ledger.write(a_decision())
     ledger.write(a_decision(why="Another."))
-    with pytest.raises(UsageError, match="is the start of 2 ids"):
+    with pytest.raises(UsageError, match="is ambiguous: 2 ids start with it"):
         ledger.named("")
 
 

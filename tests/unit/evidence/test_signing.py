@@ -126,10 +126,10 @@ def test_without_ssh_keygen_a_signature_cannot_be_made_or_checked(
     sign(decision, ledger.directory, key)
     listed = allowed(key)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="signatures need ssh-keygen") as error:
+    with pytest.raises(MissingError, match="ssh-keygen is not installed") as error:
         signatures(decision, ledger.directory, listed)
     assert "openssh-client" in (error.value.hint or "")
-    with pytest.raises(MissingError, match="signatures need ssh-keygen"):
+    with pytest.raises(MissingError, match="ssh-keygen is not installed"):
         sign(decision, ledger.directory, key)
 
 
@@ -146,12 +146,12 @@ def test_a_key_that_does_not_sign_is_refused(ledger: Ledger, tmp_path: Path) -> 
     )
     with pytest.raises(UsageError, match="cannot sign: ") as error:
         sign(decision, ledger.directory, locked)
-    assert error.value.hint == "a key with a passphrase signs through ssh-agent"
+    assert error.value.hint == f"if the key has a passphrase, run 'ssh-add {locked}' first"
 
 
 def test_a_decision_of_format_1_is_not_signed(ledger: Ledger, tmp_path: Path) -> None:
     old = a_decision(format=1)
-    with pytest.raises(UsageError, match="is in format 1: it does not contain the digests of its evidence"):
+    with pytest.raises(UsageError, match="cannot be signed: format 1 does not contain the digests of the evidence"):
         sign(old, ledger.directory, a_key(tmp_path, "ada"))
 
 
