@@ -49,7 +49,10 @@ class Record:
 
 
 class BadRecord(NotHeldError):
-    """A record is damaged, does not match its name, or lacks an output. The message completes the sentence "record NAME ..."."""
+    """A record is damaged, does not match its name, or lacks an output.
+
+    The message is the end of a sentence that begins with "record NAME".
+    """
 
     code = "PS0719"
 

@@ -1,4 +1,4 @@
-"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`.
+"""Replace and lock files, and read the processes of this machine.
 
 This package does not depend on git or patches.
 """

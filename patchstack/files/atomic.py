@@ -30,7 +30,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a new file and flush it to disk. Raises `OSError`, also if the file already exists."""
+    """Write a new file and flush it to disk. Raises `OSError` if the file already exists or cannot be written."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -40,9 +40,11 @@ def write_new(path: Path, content: bytes) -> None:
 def put_in_place(draft: Path, path: Path) -> None:
     """Rename a draft to `path` in one step.
 
-    Both must be on the same file system. An existing file or link at `path` is replaced; a link is not followed. If the
-    draft is a directory, it may also replace an empty directory. Raises `OSError`, and then nothing has changed. If the
-    draft must be on disk first, the caller flushes it.
+    Both paths must be on the same file system. An existing file or link at `path` is replaced. A link is not followed.
+    If the draft is a directory, it may also replace an empty directory. The caller must flush the draft to disk if
+    necessary.
+
+    Raises `OSError` if the draft cannot be renamed. Then nothing has changed.
     """
     os.replace(draft, path)
 
@@ -53,7 +55,7 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
     If the path is a link, its target is replaced. If the process is killed, the file has either its old or its new
     content. Without `mode`, an existing file keeps its mode, and a new file gets the default mode.
 
-    Raises `OSError`, and then nothing has changed.
+    Raises `OSError` if the file cannot be written.
     """
     path = path.resolve()
     draft = path.with_name(f".{path.name}.patchstack-{tag()}")
@@ -72,9 +74,9 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 def _sweep(path: Path, own: Path) -> None:
-    """Remove the drafts of a file whose processes have certainly ended.
+    """Remove the drafts that ended processes left next to a file.
 
-    A draft with the tag of this process was left by an earlier process with the same number.
+    A draft with the name `own` is also removed. It was left by an earlier process with the same number as this one.
     """
     start = f".{path.name}.patchstack-"
     for left in path.parent.iterdir():
@@ -92,7 +94,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:
-    """Create a hard link to a file that will not change. If the file system has no hard links, create a copy."""
+    """Create a hard link to a file that will not change. If a hard link is not possible, create a copy."""
     import shutil
 
     try:

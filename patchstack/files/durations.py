@@ -10,7 +10,7 @@ from patchstack.files.atomic import replace_file
 
 
 def recalled_duration(directory: Path, key: str) -> float | None:
-    """Return the last duration of the task with this key, in seconds. Return None if it is unknown."""
+    """Return the last stored duration of a task in seconds. Return None if no valid duration is stored."""
     try:
         seconds = float((directory / _name(key)).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def recalled_duration(directory: Path, key: str) -> float | None:
 
 
 def remember_duration(directory: Path, key: str, seconds: float) -> None:
-    """Store the last duration of a task. Raises `OSError`."""
+    """Store the duration of a task. Raises `OSError` if it cannot be written."""
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / _name(key), f"{seconds:.3f}\n".encode())
 

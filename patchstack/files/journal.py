@@ -1,4 +1,8 @@
-"""Replace many files of a directory, or the whole directory, in one step."""
+"""Change several files of a directory, either completely or not at all.
+
+`replace_files` replaces the whole directory. `install` changes files in place and writes a journal, so that `resume`
+can finish the changes of a killed run.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,16 @@ _RENAME_SWAP = 2  # renamex_np on macOS
 def replace_files(
     directory: Path, files: Mapping[str, bytes | None], *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Write and remove files of a directory atomically.
+    """Write and remove files in a directory atomically.
 
     A file whose content is None is removed. All other entries stay unchanged.
 
-    The new directory is created next to the old one, and then the two are exchanged. If the process is killed, either
-    the old or the new directory exists. The next run removes a second directory that is left. `ready` is called
-    just before the exchange; an exception from it cancels the replacement. Raises `UsageError` if a different process
-    is exporting, and `MissingError` if writing fails. In both cases nothing has changed.
+    The new directory is created next to the old one, and then the two are exchanged. If the process is killed, the
+    directory is either completely old or completely new. The next run removes a leftover second directory. `ready` is
+    called just before the exchange. An exception from `ready` cancels the replacement.
+
+    Raises `UsageError` if a different process is exporting, and `MissingError` if writing fails. In both cases, nothing
+    has changed.
     """
     directory = directory.resolve()
     fresh = _beside(directory)
@@ -62,7 +68,7 @@ def replace_files(
 
 
 def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]) -> None:
-    """Create the new directory next to the old one."""
+    """Create the changed copy of a directory at `fresh`."""
     shutil.rmtree(fresh, ignore_errors=True)
     if directory.is_dir():
         shutil.copytree(directory, fresh, symlinks=True, copy_function=link_or_copy)
@@ -76,7 +82,7 @@ def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]
 
 
 def sweep_leftover(directory: Path) -> None:
-    """Remove the directory that a killed export left next to a directory.
+    """Remove the copy that a killed export left next to the directory.
 
     Raises `UsageError` if a different process is exporting.
     """
@@ -112,7 +118,7 @@ _MARK = "made-by-patchstack"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of one path.
+    """A change to one path.
 
     `content` is the new content, or None to remove the path. The content of a link is its target.
     """
@@ -127,8 +133,8 @@ class Change:
 class _Step:
     """An entry of the journal.
 
-    `staged` is the name of the new file in the stage, or None if the path is removed. `kept` is the name of the saved
-    old file, or None if the path did not exist.
+    `staged` is the name of the new file in the staging directory, or None if the path is removed. `kept` is the name of
+    the saved old file, or None if no file existed at the path.
     """
 
     path: str
@@ -144,8 +150,9 @@ def unfinished(directory: Path) -> bool:
 def install(directory: Path, changes: Sequence[Change]) -> None:
     """Write all changes, or none if one of them cannot be written.
 
-    The caller must hold the lock of the directory. Raises `UsageError` if the name of the stage is used by something
-    else, and `MissingError` if writing fails.
+    The caller must hold the lock of the directory.
+
+    Raises `UsageError` if `STAGE` exists and was not created by patchstack, and `MissingError` if writing fails.
     """
     if not changes:
         return
@@ -189,29 +196,30 @@ def resume(directory: Path) -> int:
             except OSError as error:
                 raise NotWritable(
                     f"{directory} cannot be written: {error}",
-                    hint=f"repair it, then run patchstack apply --resume {directory}",
+                    hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
                 ) from error
             _close(directory, stage)
         return len(steps)
 
 
 def _clear(stage: Path) -> None:
-    """Remove the stage that a killed run left. Raises `UsageError` if patchstack did not create it."""
+    """Remove a leftover staging directory. Raises `UsageError` if patchstack did not create it."""
     if os.path.lexists(stage):
         if stage.is_symlink() or not (stage / _MARK).is_file():
             if stage.is_dir() and not stage.is_symlink() and not any(stage.iterdir()):
                 stage.rmdir()
                 return
             raise AlreadyExists(
-                f"{stage} exists, but is not patchstack's", hint="move it away: the name is needed for a moment"
+                f"{stage} exists, but was not created by patchstack",
+                hint="rename it, because patchstack needs this name for its staging directory",
             )
         shutil.rmtree(stage)
 
 
 def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_Step]:
-    """Write the new files to the stage, save the old files, then write the journal.
+    """Write the new files to the staging directory, save the old files, then write the journal.
 
-    After the journal is written, the change will be completed, if necessary by a later run.
+    If the process is killed after the journal is written, `resume` can finish the change.
     """
     steps = []
     for number, change in enumerate(changes):
@@ -237,11 +245,11 @@ def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_S
 
 
 def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
-    """Execute the steps of the journal. Some of them may already be done."""
+    """Execute the steps of the journal. A killed run may have executed some of them already."""
     for step in steps:
         if step.staged is None:
             path = directory / step.path
-            # Already removed if a file replaced its directory, or a directory replaced it.
+            # A killed run may have replaced the file by a directory, or a parent directory by a file.
             if not (path.is_dir() and not path.is_symlink()):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     path.unlink()
@@ -274,8 +282,8 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
                 put_in_place(again, path)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is partly written: {cause}; and undoing that failed: {error}",
-            hint=f"repair it, then run patchstack apply --resume {directory}",
+            f"{directory} is partly written: {cause}; the changes cannot be undone: {error}",
+            hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
         ) from error
     _close(directory, stage)
 
@@ -285,15 +293,15 @@ def _close(directory: Path, stage: Path) -> None:
         (stage / _JOURNAL).unlink(missing_ok=True)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is written, but the journal could not be removed: {error}",
-            hint=f"repair it, then run patchstack apply --resume {directory}",
+            f"{directory} is written, but the journal cannot be removed: {error}",
+            hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
         ) from error
     shutil.rmtree(stage, ignore_errors=True)
     sync_directory(directory)
 
 
 def _read_journal(stage: Path) -> list[_Step]:
-    """Return the steps of the journal, which is untrusted. Raises `ConfigError` if it is not a valid journal."""
+    """Return the steps of an untrusted journal. Raises `ConfigError` if the journal is not valid."""
     try:
         entries: Any = json.loads((stage / _JOURNAL).read_bytes())
     except (OSError, ValueError):
@@ -318,7 +326,7 @@ def _is_step(entry: Any) -> bool:
 def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
     """Raise `ConfigError` if the journal contains a path that must not be changed.
 
-    Such a path is outside of the directory, passes through a link, or belongs to git or to the stage.
+    Such a path is outside the directory, passes through a link, or belongs to git or to the staging directory.
     """
     parts = path.split("/")
     bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
@@ -328,7 +336,7 @@ def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
 
 
 def _remove_empty(path: Path) -> None:
-    """Remove a directory tree without files, to make room for a file. The change has already removed the files."""
+    """Remove a tree of empty directories to make room for a file. The change has already removed its files."""
     if path.is_dir() and not path.is_symlink():
         for parent, _, _ in os.walk(path, topdown=False):
             Path(parent).rmdir()
@@ -337,8 +345,8 @@ def _remove_empty(path: Path) -> None:
 def _mode(old: Path, executable: bool) -> int:
     """Return the permissions for a new file.
 
-    They are the permissions of the file that it replaces, or the default permissions. The executable bits are set or
-    cleared.
+    The new file gets the permissions of the regular file `old`, or the default permissions if `old` is not a regular
+    file. The executable bits are then set or cleared.
     """
     bits = None
     with contextlib.suppress(OSError):

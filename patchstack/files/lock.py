@@ -1,7 +1,8 @@
 """Lock a file or a directory for one process at a time.
 
-No other module uses `flock`. The kernel releases a lock when all processes that have its descriptor have ended, even if
-they are killed. Therefore a child process that inherits the descriptor holds the lock, too.
+No other module uses `flock`. The kernel releases a lock when every process that has its descriptor has ended or closed
+the descriptor. Therefore the lock of a killed process is released, and a child process that inherits the descriptor
+also holds the lock.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from patchstack.causes import Busy, NotWritable
 
 @contextlib.contextmanager
 def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[int]:
-    """Hold the lock of a file while the body runs, and yield its descriptor.
+    """Hold the lock of a file during the `with` block, and yield the file's descriptor.
 
-    The file is created if it is missing, and is not removed. If a different process holds the lock, `busy` is called
-    with the name of that process, such as "process 123". Then this function waits for the lock. An exception from
-    `busy` cancels the wait.
+    The file is created if it does not exist, and it is never removed. If a different process holds the lock, `busy` is
+    called with the name of that process, such as "process 123". Then this function waits for the lock. An exception
+    from `busy` cancels the wait.
 
     Raises `OSError` if the file cannot be opened.
     """
@@ -48,9 +49,10 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
     """Hold the lock of a file that exists only while it is locked.
 
     Waiting processes show `owner` as the holder of the lock. If a different process holds the lock, `busy` is called
-    with the name of its owner, and then this function waits for the lock. An exception from `busy` cancels the wait. A
-    lock file that a killed process left is reused. Raises `UsageError` if the path is not a lock file, and
-    `MissingError` if the file cannot be created.
+    with the `owner` of that process. Then this function waits for the lock. An exception from `busy` cancels the wait.
+    A lock file that a killed process left is reused.
+
+    Raises `UsageError` if the path is not a lock file, and `MissingError` if the file cannot be created.
     """
     told = False
     while True:
@@ -104,18 +106,18 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 
 GRACE = 2.0
-"""How long the lock of a directory may remain after its process was killed, in seconds.
+"""How long the lock of a directory may remain held after its process was killed, in seconds.
 
-A child process that was just started has the descriptor until its program begins.
+A new child process has the descriptor, and therefore the lock, until it executes its program.
 """
 
 
 @contextlib.contextmanager
 def locked_directory(directory: Path, what: str) -> Iterator[int]:
-    """Hold the lock of a directory while the body runs, and yield its descriptor.
+    """Hold the lock of a directory during the `with` block, and yield the directory's descriptor.
 
-    `what` names the kind of process in messages. If a different process holds the lock, this function tries again for
-    `GRACE` seconds.
+    `what` describes the process in messages, for example `patchstack export`. If a different process holds the lock,
+    this function tries again for `GRACE` seconds.
 
     Raises `UsageError` if a different process still holds the lock, and `MissingError` if the directory cannot be
     opened.
@@ -139,7 +141,10 @@ def locked_directory(directory: Path, what: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _held(descriptor: int, busy: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a descriptor while the body runs, then close the descriptor. `busy` is called before waiting."""
+    """Hold the lock of a descriptor during the `with` block, then close the descriptor.
+
+    If a different process holds the lock, `busy` is called before waiting.
+    """
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

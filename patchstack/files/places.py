@@ -1,6 +1,6 @@
-"""The directories of patchstack's caches.
+"""Return the directories of patchstack's caches.
 
-Their contents can be computed or fetched again. This module creates no directory.
+The contents of a cache can be computed or fetched again. This module does not create the directories.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class CachePlaces:
 
     @property
     def repositories(self) -> Path:
-        """Partial clones of repositories, one for each URL."""
+        """Partial clones of repositories, one per URL."""
         return self.root / "repositories"
 
     @property
@@ -53,7 +53,7 @@ class CachePlaces:
 
     @property
     def durations(self) -> Path:
-        """The last durations of tasks on this machine, by name."""
+        """The last duration of each task on this machine."""
         return self.root / "durations"
 
     @property
@@ -63,7 +63,7 @@ class CachePlaces:
 
     @property
     def comparisons(self) -> Path:
-        """Comparisons that belong to no workspace, one directory for each."""
+        """Comparisons that do not belong to a workspace, one directory per comparison."""
         return self.root / "comparisons"
 
     @property
@@ -78,11 +78,11 @@ class CachePlaces:
 
 
 def cache_directory() -> Path:
-    """Return the directory in PATCHSTACK_CACHE, or else the platform's cache directory for patchstack."""
+    """Return the directory in `PATCHSTACK_CACHE`. If it is not set, return the platform's cache directory."""
     named = os.environ.get("PATCHSTACK_CACHE")
     if named:
         return Path(named)
-    import platformdirs  # imported only when needed, for a fast start
+    import platformdirs  # imported only if needed, because the import is slow
 
     return Path(platformdirs.user_cache_dir("patchstack", appauthor=False))
 

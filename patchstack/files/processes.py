@@ -1,12 +1,12 @@
-"""Read the processes of this machine from `/proc`, and decide whether the owner of a leftover file has certainly ended.
+"""Read the processes of this machine, and check whether the owner of a leftover file has ended.
 
-No other module reads `/proc`. On a system without `/proc`, its files are read as empty strings. Reading all processes
-must be fast: code that ends a session must see a process before that process forks again.
+No other module reads `/proc`. On a system without `/proc`, its files are treated as empty. Reading all processes must
+be fast: code that ends a session must see a process before that process forks again.
 
 A process number is valid only in one PID namespace. A container does not see the processes of other containers or of
-the host, but can share a cache with them. Therefore files that could be left over have a tag in their names. The tag is
-the process number and the place where the number is valid. If that is the place of this process, an unused number
-proves that the owner has ended. For any other place, only the age of the file counts.
+the host, but can share a cache with them. Therefore files that could be left over have a tag in their names. The tag
+contains the process number and the id of the place where that number is valid (see `here`). If this process is in the
+same place, an unused number proves that the owner has ended. Otherwise, only the age of the file counts.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ class Stat:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended and waits to be reaped."""
+        """Whether the process has ended but is not reaped yet."""
         return self.state in ("Z", "X")
 
 
 def read_stat(text: str) -> Stat | None:
-    """Parse the text of `/proc/PID/stat`, of this or a different machine. Return None if the text is incomplete."""
+    """Parse the text of `/proc/PID/stat`, which may come from a different machine.
+
+    Return None if the text is incomplete.
+    """
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20 or not all(field.lstrip("-").isdecimal() for field in (fields[1], fields[3])):
         return None
@@ -55,19 +58,22 @@ def stat_text(pid: int) -> str:
 
 
 def stat(pid: int) -> Stat | None:
-    """Return a process of this machine. Return None if it is not visible."""
+    """Return the state of a process on this machine. Return None if the process is not visible."""
     return read_stat(stat_text(pid))
 
 
 def visible() -> Iterator[tuple[int, Stat]]:
-    """Yield every visible process with its number. A process that starts during the iteration may be missed."""
+    """Yield the number and the state of every visible process.
+
+    A process that starts during the iteration may be missed.
+    """
     for pid in _pids():
         if (found := stat(pid)) is not None:
             yield pid, found
 
 
 def of_session(session: int) -> Iterator[tuple[int, Stat]]:
-    """Yield the visible processes of a session.
+    """Yield the number and the state of every visible process of a session.
 
     Processes of other sessions are skipped with `getsid`, which is 20 times as fast as reading their stat file.
     """
@@ -90,9 +96,9 @@ def only_child(pid: int) -> int | None:
 
 
 def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
-    """Yield the number of each process, and the environment with which it was started.
+    """Yield the number and the initial environment of every process.
 
-    An entry of the environment is `NAME=value`. Processes whose environment cannot be read are omitted.
+    An entry of the environment is `NAME=value`. Processes whose environment cannot be read are skipped.
     """
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
@@ -128,7 +134,7 @@ def _listening(pid: int) -> set[int]:
 
 
 def shows_every_process() -> bool:
-    """Return whether the processes of other users are visible. They are not if `/proc` is mounted with `hidepid`."""
+    """Return whether the processes of other users are visible. They are hidden if `/proc` has the option `hidepid`."""
     return Path(_PROC, "1").exists()
 
 
@@ -146,7 +152,7 @@ def pid_namespace() -> str:
 
 
 def cpuinfo() -> str:
-    """Return `/proc/cpuinfo`. Raises `OSError` if it cannot be read."""
+    """Return the content of `/proc/cpuinfo`. Raises `OSError` if it cannot be read."""
     with open(f"{_PROC}/cpuinfo", encoding="utf-8", errors="replace") as file:
         return file.read()
 
@@ -167,12 +173,12 @@ def _read(path: str) -> str:
 
 
 TAG = r"([0-9]+)(?:-([0-9a-f]{8}))?"
-"""Matches a tag: the process number and the place. File names of earlier versions have no place."""
+"""Matches a tag: the process number and the place. Tags of earlier versions have no place."""
 _UNKNOWN_PLACE = 3600.0
 _ELSEWHERE = 2 * 86400.0
-"""After this many seconds without writing, a process that is not visible counts as ended.
+"""After this many seconds without writing, a process in a different place counts as ended.
 
-This is longer than a day, the longest time for which the program of a run may write nothing.
+The limit must exceed a day, because the program of a run may write nothing for up to a day.
 """
 
 
@@ -183,10 +189,10 @@ def tag() -> str:
 
 @functools.cache
 def here() -> str:
-    """Return the place where this process's number is valid, as 8 hexadecimal digits.
+    """Return the id of the place where this process's number is valid, as 8 hexadecimal digits.
 
-    It represents the machine, its boot and the PID namespace. If one of them is unknown, the place is random. Then only
-    the age of a file counts.
+    The id is a digest of the host name, the boot id and the PID namespace. If the boot id or the namespace is unknown,
+    the id is random, so that only the age of a file counts.
     """
 
     boot, namespace = boot_id(), pid_namespace()
@@ -203,7 +209,7 @@ def here() -> str:
 def left_behind(tagged: str, path: Path) -> bool:
     """Return whether a file or directory belongs to a process that has certainly ended.
 
-    `tagged` is the tag in its name. Return False if `tagged` is not a valid tag.
+    `tagged` is the tag in the name. If it is not a valid tag, return False.
     """
     found = re.fullmatch(TAG, tagged)
     if found is None:
@@ -215,8 +221,8 @@ def left_behind(tagged: str, path: Path) -> bool:
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
     """Return whether a process has certainly ended.
 
-    `place` is None in file names of earlier versions. `silent` is the time since the process last wrote, in seconds. If
-    a new process has the same number, the old one counts as running.
+    `place` is None if the file name comes from an earlier version. `silent` is the time since the process last wrote,
+    in seconds. If a new process has the same number, the old process counts as running.
     """
     if place == here():
         return not _in_use(pid)
@@ -237,7 +243,7 @@ def _in_use(pid: int) -> bool:
 
 
 def _silence(path: Path) -> float:
-    """Return the seconds since a file, or anything in a directory, was last written.
+    """Return the number of seconds since a file, or a file in a directory, was last written.
 
     Return 0 if the file or directory is missing or unreadable.
     """

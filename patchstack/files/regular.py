@@ -1,4 +1,7 @@
-"""Read an untrusted file only if it is a regular file and not too large. Reading a FIFO or a device might never end."""
+"""Read an untrusted file only if it is a regular file and not too large.
+
+Reading a FIFO or a device might never end.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,7 @@ import stat
 from pathlib import Path
 
 LARGEST = 256 << 20
-"""The default limit in bytes.
-
-Every lock, workspace file and record is much smaller.
-"""
+"""The default size limit of `read_regular`, in bytes. Locks, workspace files and records are much smaller."""
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes:

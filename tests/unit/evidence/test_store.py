@@ -129,7 +129,7 @@ def test_two_records_that_print_the_same_share_one_file(tmp_path: Path) -> None:
     (output,) = (tmp_path / "outputs").iterdir()
     assert output.stat().st_size < 500, "it is compressed"
     output.write_bytes(gzip.compress(b"z" * 50_000))
-    with pytest.raises(BadRecord, match="lacks its stdout: output .* is missing or damaged"):
+    with pytest.raises(BadRecord, match=r"lacks its stdout: output .* is missing or damaged"):
         evidence.read(evidence_name(evidence))
     evidence.keep(one)
     assert evidence.read(evidence_name(evidence)).blobs["stdout"] == b"y" * 50_000, "a damaged output is written again"

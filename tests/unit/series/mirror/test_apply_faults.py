@@ -126,7 +126,7 @@ def test_an_error_at_any_call_leaves_all_as_before(tmp_path: Path) -> None:
                 install(root, CHANGES)
             except MissingError as error:
                 failed += 1
-                written = "is written, but the journal could not be removed" in error.message
+                written = "is written, but the journal cannot be removed" in error.message
                 assert written or "nothing was changed" in error.message
                 assert files(root) == (NEW if written else OLD), at
             else:
@@ -179,7 +179,7 @@ def test_a_patch_cannot_write_the_journal(tmp_path: Path) -> None:
 def test_a_directory_of_the_user_s_with_our_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / STAGE).mkdir()
     (tmp_path / STAGE / "notes").write_text("mine")
-    with pytest.raises(UsageError, match="is not patchstack's"):
+    with pytest.raises(UsageError, match="was not created by patchstack"):
         install(tmp_path, [new("a")])
     assert (tmp_path / STAGE / "notes").read_text() == "mine"
 
