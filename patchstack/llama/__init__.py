@@ -1,1 +1,1 @@
-"""Knowledge of llama.cpp's tools: arguments, output formats, server responses. This package gives no verdicts."""
+"""Build the arguments of llama.cpp's tools, and parse their output. This package does not judge results."""

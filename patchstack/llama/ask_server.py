@@ -1,4 +1,4 @@
-"""Send the same questions to several servers of a build, one server after the other."""
+"""Start several servers of a build, one after the other, and send the same questions to each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAKEN = (
 class ServerAnswers:
     """The complete answers of each server.
 
-    If they cannot be compared, `reason` is set. `by_build` is true if the build is known to have failed.
+    If the answers cannot be compared, `reason` is set. `by_build` is true if the build is the cause.
     """
 
     answers: tuple[tuple[Generated, ...], ...] = ()
@@ -39,8 +39,10 @@ class ServerAnswers:
     reason: str = ""
 
     def unsteady(self) -> Divergence | None:
-        """Return the first difference between a later server's answers and the first server's answers. Return None if
-        all are equal."""
+        """Return the first difference between the answers of a later server and those of the first server.
+
+        Return None if all servers gave the same answers.
+        """
         for answers in self.answers[1:]:
             for one, two in zip(answers, self.answers[0], strict=True):
                 if (found := first_difference(one, two.ids, two)) is not None:
@@ -57,8 +59,11 @@ def ask_servers(
     env: Environment = (),
     what: str = "server",
 ) -> ServerAnswers:
-    """Start `runs` servers, one after the other, and send the questions to each. Stop at the first server whose answers
-    cannot be compared. The answers of the first server may come from the cache."""
+    """Start `runs` servers, one after the other, and send the questions to each.
+
+    Stop at the first server whose answers cannot be compared. Each server has a different observation key, so that the
+    later servers do not reuse the answers of the first.
+    """
     answers: list[tuple[Generated, ...]] = []
     attempts: list[Attempt] = []
     complete = incomplete(questions, pinned=program.pinned)
@@ -79,8 +84,8 @@ def ask_servers(
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:
-    """Return the arguments that patchstack must set itself.
+    """Return the arguments that are reserved for patchstack.
 
-    They change which server answers, or how many requests it serves at the same time.
+    They change, for example, which server answers, or how many requests it serves at the same time.
     """
     return [text for text in args if text.partition("=")[0] in _TAKEN]

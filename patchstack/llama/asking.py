@@ -1,4 +1,4 @@
-"""Run the client next to a server, to send requests one after the other."""
+"""Run a client that sends requests to a server, one at a time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _GRACE = 1.0
 
 
 def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
-    """Return a server's invocation with a client that sends these requests. Without requests, return the invocation
-    unchanged. Half of the invocation's time limit is the limit until the server is ready, and also the limit for each
-    answer."""
+    """Return a server's invocation with a client that sends these requests.
+
+    Without requests, return the invocation unchanged. The server must be ready within half of the invocation's time
+    limit. Each answer has the same limit.
+    """
     if not requests:
         return invocation
     questions = Questions(

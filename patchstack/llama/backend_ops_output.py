@@ -21,13 +21,13 @@ _STATUS = re.compile(r"  Backend (.*): (OK|FAIL)\Z")
 _CASE = re.compile(r"(?:^|.*?  )(?P<name>[^\s(]+\(.*\)): (?P<status>OK|FAIL|not supported \[.*\] ?)\Z")
 _TESTS = re.compile(r"  (\d+)/(\d+) tests passed\Z")
 _BACKENDS = re.compile(r"(\d+)/(\d+) backends passed\Z")
-_LONGEST = 8192  # the maximum length of the line of a case
+_LONGEST = 8192  # the maximum length of a line that reports a case
 _COLUMNS = ("backend_name", "op_name", "op_params", "test_mode", "supported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A case that was run. `name` is its full name, which `-o` accepts. `note` is the message before it."""
+    """A case that was run. `name` is its full name, which `-o` accepts. `note` is the message before the name."""
 
     name: str
     passed: bool
@@ -39,10 +39,10 @@ class ConsoleOutput:
     """The output of `test` for one backend.
 
     `devices` are all devices that the output lists. `skipped` is true if the backend is one of these devices but was
-    not tested. `passed` and `total` are the numbers of cases in its summary; None if the summary is missing. `failing`
-    has the names that the summary lists as failing. `holds` is the printed result for the backend. `backends` is the
-    printed result for all devices: the number that passed, and the total number. `ended` is the last line of the
-    output.
+    not tested. `passed` and `total` are the numbers of cases in its summary. They are None if the summary is missing.
+    `failing` contains the names that the summary lists as failing. `holds` is the printed result for the backend.
+    `backends` is the printed result for all devices: the number of passed devices, and the total number. `ended` is the
+    last line of the output that is not blank.
     """
 
     devices: tuple[str, ...]
@@ -58,8 +58,10 @@ class ConsoleOutput:
 
     @property
     def ran(self) -> tuple[str, ...]:
-        """The names of the cases that were run, sorted. A name can occur more than once. A case that failed before its
-        comparison is only in `failing`."""
+        """The names of the cases that were run, sorted. A name can occur more than once.
+
+        Cases that failed before their comparison are included. Only `failing` lists them.
+        """
         names = Counter(case.name for case in self.cases)
         names |= Counter(self.failing)
         return tuple(sorted(names.elements()))
@@ -75,8 +77,7 @@ class ConsoleOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """The cases of `support`. `yes` has the full names of the supported cases, and `no` the full names of the others.
-    Both are sorted."""
+    """The full names of the cases of `support`, sorted. `yes` are the supported cases, and `no` are all others."""
 
     yes: tuple[str, ...]
     no: tuple[str, ...]
@@ -155,8 +156,10 @@ def contradiction(tested: ConsoleOutput, code: int) -> str | None:
 
 
 def read_supported(stdout: bytes, backend: str) -> Supported | None:
-    """Parse the CSV of `support -b BACKEND --output csv`. Return None if it has a different format or a damaged
-    line."""
+    """Parse the CSV of `support -b BACKEND --output csv`.
+
+    Return None if the text has a different format or a damaged line.
+    """
     text = "\n".join(lines_of(stdout)) + "\n"
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

@@ -1,8 +1,9 @@
 """Parse the rows of `llama-batched-bench --output-format jsonl`.
 
-The tool runs every combination of `-npp`, `-ntg` and `-npl`. It silently omits a combination that does not fit into the
-context, and it may lose its last lines at exit (see `program`). So compare the rows with the requested rows. Source:
-`tools/batched-bench/batched-bench.cpp` of llama.cpp.
+The tool runs every combination of `-npp`, `-ntg` and `-npl`. It silently skips a combination that does not fit into the
+context, and it may lose its last lines at exit (see `program`). Therefore, compare the rows with the requested rows.
+
+Source: `tools/batched-bench/batched-bench.cpp` of llama.cpp.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 Shape = tuple[int, int, int]
-"""The number of prompt tokens (`pp`) and generated tokens (`tg`) of each sequence, and of parallel sequences (`pl`)."""
+"""Prompt tokens per sequence (`pp`), generated tokens per sequence (`tg`), and parallel sequences (`pl`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A combination and its results. `shape` identifies the combination. Times are in seconds. Speeds are in tokens per
-    second, over all sequences."""
+    """The results of one combination.
+
+    `shape` identifies the combination. Times are in seconds. Speeds are in tokens per second, over all sequences.
+    """
 
     shape: Shape
     prefill_seconds: float
@@ -33,8 +36,10 @@ class Row:
 
 
 def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
-    """Return the rows in the order of the output, or the reason why they cannot be read. Lines that are not a JSON
-    object are ignored, because the tool also prints other lines."""
+    """Return the rows in the order of the output, or the reason why they cannot be read.
+
+    Lines that are not a JSON object are ignored, because the tool also prints other lines.
+    """
     rows = []
     for number, line in enumerate(stdout.decode("utf-8", "replace").splitlines(), 1):
         if not line.startswith("{"):
@@ -67,8 +72,9 @@ def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
 def identity_problem(row: Mapping[str, Decimal]) -> str | None:
     """Return the contradiction between the figures of a row. Return None if the figures agree.
 
-    `row` has the keys of the tool (`pp`, `tg`, `pl`, `n_kv`, `t_pp`, `speed_pp`, `t_tg`, `speed_tg`), with the digits
-    as printed. Within the rounding, N_KV = B·(PP+TG), S_PP = PP·B/T_PP and S_TG = TG·B/T_TG must be possible.
+    `row` contains the tool's figures (`pp`, `tg`, `pl`, `n_kv`, `t_pp`, `speed_pp`, `t_tg`, `speed_tg`), with the
+    digits as printed. These identities must hold within the rounding: `n_kv` = `pl`·(`pp` + `tg`), `speed_pp` =
+    `pp`·`pl`/`t_pp` and `speed_tg` = `tg`·`pl`/`t_tg`.
     """
     try:
         pp, tg, pl, n_kv = (int(row[name]) for name in ("pp", "tg", "pl", "n_kv"))
@@ -91,7 +97,7 @@ def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
 
 
 def _rounded(value: Decimal) -> tuple[Decimal, Decimal]:
-    """Return the smallest and the largest value that would be printed with the same digits."""
+    """Return the smallest and the largest value that round to the printed digits."""
     exponent = value.as_tuple().exponent
     half = Decimal(5).scaleb(exponent - 1) if isinstance(exponent, int) else Decimal(0)
     return value - half, value + half
@@ -100,7 +106,7 @@ def _rounded(value: Decimal) -> tuple[Decimal, Decimal]:
 def rows_problem(rows: Sequence[Row], wanted: Sequence[Shape]) -> str | None:
     """Return the difference between the rows and the wanted rows.
 
-    Return None if each wanted row occurs once and there are no others.
+    Return None if each wanted row occurs exactly once and no other row occurs.
     """
     counts = Counter(row.shape for row in rows)
     if twice := [shape for shape, count in counts.items() if count > 1]:

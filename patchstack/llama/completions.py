@@ -1,7 +1,4 @@
-"""Parse llama-server's responses to `/completion`, and find the first difference between two answers.
-
-A response contains the probabilities of tokens.
-"""
+"""Parse llama-server's responses to `/completion`, and find the first difference between two answers."""
 
 from __future__ import annotations
 
@@ -40,10 +37,10 @@ class Candidate:
 class Generated:
     """A complete answer.
 
-    `ids` are all generated tokens, including the end of text. `ended` is true if it ends with the end of text. `steps`
-    has the most probable candidates for each token, best first; empty if the server gives no candidates. `cached` is
-    the number of prompt tokens from the server's cache, and `prompt` is the number of computed prompt tokens. `drafted`
-    and `accepted` are counts of speculative tokens.
+    `ids` are all generated tokens, including the end-of-text token. `ended` is true if the answer ends with that token.
+    `steps` contains the most probable candidates for each token, best first. A step is empty if the server reports no
+    candidates. `cached` is the number of prompt tokens from the server's cache, and `prompt` is the number of computed
+    prompt tokens. `drafted` and `accepted` are counts of speculative tokens.
     """
 
     ids: tuple[int, ...]
@@ -62,12 +59,13 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first difference of two sequences of tokens.
+    """The first difference between two token sequences.
 
-    `position` counts generated tokens from 0. `got` and `wanted` are the tokens there; None if the sequence has ended.
-    `margin` is the difference in probability between the two most probable tokens there. `log_margin` is the difference
-    of their logarithms. `gap` is the difference in probability between the actual and the wanted token. It is a lower
-    bound if one of them is not among the candidates. None means unknown.
+    `position` is the index of the generated token, starting at 0. `got` and `wanted` are the two tokens at this
+    position. A token is None if its sequence has already ended. `margin` is the difference in probability between the
+    two most probable tokens, and `log_margin` is the difference of their logarithms. `gap` is the difference in
+    probability between `got` and `wanted`. It is a lower bound if one of these tokens is not among the candidates.
+    Unknown figures are None.
     """
 
     position: int
@@ -80,8 +78,7 @@ class Divergence:
     gap: float | None = None
 
     def within(self, margin: float) -> bool:
-        """Return whether the difference is a near tie: the probabilities of the two tokens differ by at most
-        `margin`."""
+        """Return whether the probabilities of the two tokens differ by at most `margin`."""
         return self.gap is not None and margin > 0 and self.gap <= margin
 
     @property
@@ -100,8 +97,11 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request for `tokens` greedy tokens. With `cache`, the server may use its prompt cache. `probabilities` is the
-    number of candidates for each token. `more` are additional fields of the request."""
+    """A request for `tokens` greedy tokens.
+
+    `probabilities` is the number of candidates for each token. With `cache`, the server may use its prompt cache.
+    `more` are additional fields of the request.
+    """
 
     prompt: str
     tokens: int
@@ -125,12 +125,12 @@ class Question:
 
 
 def digest_of_ids(ids: Sequence[int]) -> str:
-    """Return the SHA-256, in hex, of the ids as JSON without blanks, such as `[1,2,3]`."""
+    """Return the SHA-256, in hex, of the ids as compact JSON, such as `[1,2,3]`."""
     return hashlib.sha256(json.dumps(list(ids), separators=(",", ":")).encode()).hexdigest()
 
 
 def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
-    """Return how a server failed. Return None if it did not fail.
+    """Return the failure of a server. Return None if it did not fail.
 
     A server fails if its run fails, or if a response has status 5xx. Status 503 is not a failure, because it means that
     the server is busy. `pinned` is true if the models are known to match their digests.
@@ -146,7 +146,7 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
     """Return a check of a server's run. The check returns the reason why the run cannot be judged.
 
-    A run with a failure that the build caused can be judged.
+    If the build made the server fail, the run can be judged.
     """
 
     def complaint(seen: Observation) -> str | None:
@@ -177,8 +177,9 @@ def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Gene
 def read_generated(reply: Reply, question: Question) -> Generated | str:
     """Parse an answer to `/completion` with `return_tokens` and `n_probs`.
 
-    Return the answer, or the reason why it cannot be used. Possible reasons are too few tokens without an end of text,
-    an answer that the context cut, counts that contradict each other, and unwanted use of the cache.
+    Return the answer, or the reason why it cannot be used. For example, the answer has too few tokens and no end of
+    text, it was truncated because the context was too short, its counts contradict each other, or the server used its
+    cache although it was told not to.
 
     Source: `tools/server/server-task.cpp` of llama.cpp.
     """
@@ -224,8 +225,10 @@ def read_generated(reply: Reply, question: Question) -> Generated | str:
 
 
 def first_difference(got: Generated, wanted: Sequence[int], other: Generated | None = None) -> Divergence | None:
-    """Return the first difference of the ids. Return None if they are equal. `other` is the answer with the ids
-    `wanted`; its probabilities are used if `got` has none at this position."""
+    """Return the first difference between an answer and the wanted ids. Return None if they are equal.
+
+    `other` is the answer with the ids `wanted`. Its probabilities are used if `got` has none at this position.
+    """
     if got.ids == tuple(wanted):
         return None
     pairs = zip(got.ids, wanted, strict=False)
@@ -248,7 +251,7 @@ def first_difference(got: Generated, wanted: Sequence[int], other: Generated | N
 
 
 def _distance(step: Sequence[Candidate], one: int | None, two: int | None) -> float | None:
-    """Return the difference in probability of two tokens. Return None if it is unknown.
+    """Return the difference in probability between two tokens. Return None if it is unknown.
 
     It is a lower bound if one of the tokens is not among the candidates.
     """
@@ -274,8 +277,11 @@ def _log_gap(step: Sequence[Candidate]) -> float | None:
 
 
 def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
-    """Return the candidates for each token. The server omits a token that ends inside a character, so an entry is used
-    only if it matches exactly one token."""
+    """Return the candidates for each token.
+
+    The server omits a token that ends inside a character. Therefore an entry is used only if it can belong to exactly
+    one token.
+    """
     entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     names = [one.get("id") for one in entries]
     early, late = _matched(ids, names), [len(ids) - 1 - at for at in _matched(ids[::-1], names[::-1])][::-1]
@@ -288,8 +294,10 @@ def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
 
 
 def _matched(ids: Sequence[int], names: Sequence[Any]) -> list[int]:
-    """Return the first position of each name after the position of the previous name. The list is shorter if a name is
-    not found."""
+    """Return the first position of each name after the position of the previous name.
+
+    The list ends before the first name that is not found.
+    """
     places: list[int] = []
     start = 0
     for name in names:
@@ -346,9 +354,9 @@ def _error(reply: Reply) -> str:
 
 
 def _last_words(stderr: bytes) -> str:
-    """Return a line of the output that can be appended to a message.
+    """Return the last line of the output that reports an error, in a form to append to a message.
 
-    It is the last line that reports an error, or the last line if none does.
+    If no line reports an error, return the last line.
     """
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TROUBLE.search(line)] or lines

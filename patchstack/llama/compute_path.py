@@ -23,9 +23,11 @@ _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
 def require_gpu(runner: Runner) -> None:
-    """Raise `NotFit` if a program of llama.cpp lists no CUDA device, because it would compute on the CPU. The check is
-    skipped if the build has none of these programs, or if the program does not support `--list-devices`. The list is
-    not cached: it can change with the machine, although no key of an observation changes."""
+    """Raise `NotFit` if a program of llama.cpp lists no CUDA device, because it would compute on the CPU.
+
+    The check is skipped if the build has none of the `TOOLS`, or if the program does not support `--list-devices`. The
+    list of devices is not cached, because it can change while the keys of observations remain the same.
+    """
     program = next((name for name in TOOLS if name in runner.programs()), None)
     if program is None:
         return
@@ -36,7 +38,7 @@ def require_gpu(runner: Runner) -> None:
     others = ", ".join(line.strip() for line in listed.decode("utf-8", "replace").splitlines() if line.strip())
     raise NotFit(
         f"{program} finds no CUDA device (it lists {others or 'none'}), so it would compute on the CPU",
-        hint="patchstack gpu status shows the driver; the build may need a newer driver",
+        hint="run 'patchstack gpu status' to show the driver; the build may need a newer driver",
     )
 
 
@@ -53,14 +55,16 @@ _QUIET = ("GGML_NO_BACKTRACE",)  # this variable affects only the output of a cr
 
 
 def path_args(prompting: Prompting) -> tuple[str, ...]:
-    """Return the arguments of a prompt that select the compute path. Options for input and display are omitted, because
-    the result is for a tool that reads a text."""
+    """Return the arguments of a prompt that select the compute path.
+
+    Options for input and display are omitted, because the result is for a tool that reads a text.
+    """
     layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
     return (*layers, *attention, *_without_words(prompting.args))
 
 
 def same_path(prompting: Prompting, side: Side) -> str | None:
-    """Return the reason why one side of a KL divergence has a different compute path than a prompt.
+    """Return the reason why one side of a KL comparison uses a different compute path than a prompt.
 
     Return None if the paths are the same.
     """
@@ -80,7 +84,7 @@ def same_environment(one: Environment, other: Environment) -> bool:
 def _settled(args: Sequence[str]) -> tuple[str, ...]:
     """Return arguments in a normal form.
 
-    The last `-ngl` and the last `-fa` count. Arguments that all runs of gates have are omitted.
+    The last `-ngl` and the last `-fa` count. `-fit`, `-lv` and `--perf` are omitted, because patchstack sets them.
     """
     last: dict[str, str] = {}
     rest: list[str] = []

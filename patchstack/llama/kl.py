@@ -45,10 +45,12 @@ _PERCENTILES = ("99.9%", "99.0%", "95.0%", "90.0%", "10.0%", "5.0%", "1.0%", "0.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The parsed log of a run. `chunks`, `context` (tokens), `batch` (tokens) and `sequences` are None if the
-    computation did not start. `vocabulary` is the size of the vocabulary. `complaints` are the errors. `estimate` is
-    the final perplexity, which is printed when a base is made. `trained` is the training context of the model, if it is
-    shorter than `context`."""
+    """The parsed log of a run.
+
+    `chunks`, `context` (tokens), `batch` (tokens) and `sequences` are None if the computation did not start.
+    `vocabulary` is the size of the vocabulary. `complaints` are the errors. `estimate` is the final perplexity, which
+    is printed when a base is made. `trained` is the training context of the model, if it is shorter than `context`.
+    """
 
     chunks: int | None
     context: int | None
@@ -62,10 +64,12 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The difference of a model from a base. Divergences are in nats. `same_top` is the percentage of positions at
-    which both have the same most probable token, with its error. `percentiles` are percentiles of the divergences,
-    by name (`99.9%`). Any figure may be NaN or infinite. `rows` is the number of chunks for which the tool printed a
-    line."""
+    """The statistics of a comparison of a model with a base.
+
+    `rows` is the number of chunks for which the tool printed a line. Divergences are in nats. `same_top` is the
+    percentage of positions at which both models have the same most probable token, and `same_top_error` is its error.
+    `percentiles` are percentiles of the divergences, by name (`99.9%`). Any figure may be NaN or infinite.
+    """
 
     rows: int
     mean: float
@@ -119,7 +123,10 @@ def read_log(stderr: bytes) -> Log:
 
 @functools.lru_cache(maxsize=_RECENT)
 def read_statistics(stdout: bytes) -> Statistics | None:
-    """Parse the statistics. Return None if a line is missing. Below 100 positions, the tool prints no statistics."""
+    """Parse the statistics. Return None if a line is missing.
+
+    With fewer than 100 positions, the tool prints no statistics.
+    """
     values: dict[str, tuple[float, float]] = {}
     rows = 0
     for line in _lines(stdout):
@@ -149,15 +156,18 @@ def read_statistics(stdout: bytes) -> Statistics | None:
 def positions_of(chunks: int, context: int) -> int:
     """Return the number of compared positions.
 
-    In each chunk, they are the second half without the last position (`n_ctx - 1 - n_ctx/2`).
+    In each chunk, the second half is compared, without the last position (`n_ctx - 1 - n_ctx/2`).
     """
     return chunks * (context - 1 - context // 2)
 
 
 def base_size(chunks: int, context: int, vocabulary: int) -> int:
-    """Return the size of a base in bytes. A base has a header (`_logits_`, context, vocabulary, chunks) and the tokens.
-    For each position, it has a scale, an offset, and 16 bits for each token of the vocabulary, whose size is rounded up
-    to an even number."""
+    """Return the size of a base in bytes.
+
+    A base contains a header (`_logits_`, context, vocabulary, chunks) and the tokens. For each position, it contains a
+    scale, an offset, and 16 bits for each token of the vocabulary. The number of these 16-bit values is rounded up to
+    an even number.
+    """
     return 20 + 4 * context * chunks + positions_of(chunks, context) * (2 * ((vocabulary + 1) // 2) + 4) * 2
 
 
@@ -180,7 +190,7 @@ FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison: a model, and how it is run.
+    """One side of a comparison: a model with the settings for its run.
 
     `args` come last, so they override patchstack's own arguments.
     """
@@ -190,7 +200,7 @@ class Side:
     env: Environment = ()
 
     def same_run(self, other: Side) -> bool:
-        """Return whether both sides run with the same settings."""
+        """Return whether both sides run the same model with the same settings."""
         env, theirs = merged(_ENVIRONMENT, self.env), merged(_ENVIRONMENT, other.env)
         return self.model == other.model and self.args == other.args and env == theirs
 
@@ -202,9 +212,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The models to compare, and the text. `context`, `batch` and `ubatch` are in tokens. They are the same for both
-    sides, because a different batch gives different figures. `chunks` is the number of chunks of `context` tokens to
-    use from the start of the text; None means all."""
+    """Two models to compare, and the text for the comparison.
+
+    `context`, `batch` and `ubatch` are in tokens. Both sides use the same values, because a different batch size gives
+    different figures. `chunks` is the number of chunks of `context` tokens that are used, from the start of the text.
+    If it is None, all chunks are used.
+    """
 
     base: Side
     test: Side
@@ -221,8 +234,8 @@ class Comparison:
 class Measured:
     """The result of a comparison.
 
-    `fault` is the reason why `statistics` are missing. `failed` is true if this is a FAIL. `kept` is the name of the
-    base. `size` is its correct size in bytes, 0 if unknown.
+    `fault` is the reason why `statistics` are missing. `failed` is true if the fault means FAIL. `kept` is the name of
+    the base file. `size` is the correct size of this file in bytes, or 0 if unknown.
     """
 
     context: int
@@ -245,7 +258,7 @@ class _Unmeasured(Exception):
 
 
 def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None) -> str | None:
-    """Return why the tool would reject these settings. Return None if it accepts them."""
+    """Return the reason why these settings cannot be used. Return None if they can be used."""
     if not 8 <= context <= 1 << 20:
         return f"a context of {context} is not from 8 to {1 << 20}"
     if batch >= context and batch % context:
@@ -260,8 +273,10 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
 
 
 def too_few(chunks: int, context: int) -> str | None:
-    """Return the reason why the tool prints no statistics for this number of chunks. Return None if the tool prints
-    them."""
+    """Return the reason why the tool prints no statistics for this number of chunks.
+
+    Return None if the tool prints statistics.
+    """
     positions = positions_of(chunks, context)
     if positions >= LEAST:
         return None
@@ -269,7 +284,10 @@ def too_few(chunks: int, context: int) -> str | None:
 
 
 def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, salt: str = "") -> Measured:
-    """Run a comparison. `base_runner` has the programs that make the base. Raises the errors of the runners."""
+    """Run a comparison, and return its result.
+
+    `base_runner` runs the program that makes the base. Errors of the runners are not caught.
+    """
     attempts: list[Attempt] = []
     kept, size, log = "", 0, None
     try:
@@ -303,14 +321,17 @@ def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, 
 
 
 def base_invocation(comparison: Comparison, kept: str) -> Invocation:
-    """Return the run that makes the base."""
+    """Return the invocation that makes the base."""
     chunks = ("--chunks", str(comparison.chunks)) if comparison.chunks is not None else ()
     own = ("-f", "{input:text}", *chunks, "--kl-divergence-base", f"{{kept:{kept}}}")
     return _invocation(comparison, comparison.base, "base", own, inputs={"text": comparison.text}, keeps=(kept,))
 
 
 def compare_invocation(comparison: Comparison, kept: str, what: str = "compare") -> Invocation:
-    """Return the run that compares. It reads the tokens of the text from the base."""
+    """Return the invocation that compares the second model with the base.
+
+    It reads the tokens of the text from the base.
+    """
     own = ("--kl-divergence", "--kl-divergence-base", f"{{kept:{kept}}}")
     return _invocation(comparison, comparison.test, what, own, inputs={}, keeps=())
 
@@ -318,7 +339,7 @@ def compare_invocation(comparison: Comparison, kept: str, what: str = "compare")
 def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
     """Return the reason why a base cannot be trusted. Return None if it can be trusted, or if its build is the cause.
 
-    `size` is the size of the file in bytes, None if unknown.
+    `size` is the size of the base file in bytes, or None if unknown.
     """
     if complaint := _ended_badly(seen, comparison.base.pinned):
         return complaint
@@ -378,7 +399,7 @@ def _hopeless(comparison: Comparison) -> str | None:
 
 
 def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
-    """Return a name for the build and machine of a runner. The name is the key of the `--version` observation."""
+    """Return an id for the build and machine of a runner: the key of its `--version` observation."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
     observed = retry(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts
@@ -464,7 +485,7 @@ def _invocation(
 
 
 def _ended_badly(seen: Observation, pinned: bool) -> str | None:
-    """Return the reason why a run cannot be judged. Return None if it can.
+    """Return the reason why a run cannot be judged. Return None if it can be judged.
 
     The reason follows from the exit status and the end of the log.
     """

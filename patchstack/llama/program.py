@@ -1,10 +1,12 @@
-"""A program of a build with its arguments, and its sentinel: the line that proves that its output is complete.
+"""Describe the run of a program, and check that its output is complete.
 
-llama.cpp's tools print through a queue that a separate thread writes (`common/log.cpp`). Entries that are in the queue
-at exit are lost, although the exit status is 0 (ggml-org/llama.cpp#22142). The queue keeps the order of its entries,
-and every entry is flushed. A tool queues its sentinel after all its results. So if the sentinel was printed, the
-results were printed too. Lines after the sentinel do not matter, such as the table of memory with `-lv 4`, or counters
-that a patch prints from a destructor.
+llama.cpp's tools print through a queue that a separate thread writes (`common/log.cpp`). Entries that are still in the
+queue at exit are lost, although the exit status is 0 (ggml-org/llama.cpp#22142). The queue preserves the order of its
+entries, and every entry is flushed.
+
+The sentinel of a tool is a line that it queues after all its results. If the sentinel was printed, the results were
+printed too. Lines after the sentinel do not matter. Examples are the memory table of `-lv 4`, and counters that a patch
+prints from a destructor.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, merged
 
 GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
-"""The last line of `common_perf_print` (`common/sampling.cpp`). It needs `--perf`, and also `-lv 4` for all tools
-except llama-completion."""
+"""The last line of `common_perf_print` (`common/sampling.cpp`).
+
+All tools need `--perf` to print it. All tools except llama-completion also need `-lv 4`.
+"""
 
 MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
 """The last line of `common_memory_breakdown_print`. It needs `--perf -lv 4`."""
@@ -31,15 +35,15 @@ _OF_TOOLS = {
 SECONDS = 600
 TRIES = 5
 NONE = "none"
-"""The value for no sentinel: the program prints no line that proves that its output is complete."""
+"""The value of the setting `sentinel` for a program that has no sentinel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A program to run.
 
-    `sentinel` is the pattern of the line that proves that its output is complete; None if it prints no such line.
-    `seconds` is the limit of wall time. `tries` is the maximum number of runs until one can be judged.
+    `sentinel` is the pattern of the sentinel, or None if the program has no sentinel. `seconds` is the limit for the
+    wall time of a run. `tries` is the maximum number of runs until one of them can be judged.
     """
 
     name: str
@@ -51,7 +55,11 @@ class Program:
     tries: int = TRIES
 
     def invocation(self, what: str, env: Environment = (), *, brings: tuple[str, ...] = ()) -> Invocation:
-        """Return one run of the program. `env` are additional variables. `brings` are files that the run leaves."""
+        """Return an invocation of the program.
+
+        `env` are additional environment variables. `brings` are the files of the run's work directory that become part
+        of the observation.
+        """
         return Invocation(
             what=what,
             program=self.name,
@@ -88,7 +96,7 @@ class Program:
         if self.sentinel is None:
             return None
         missing = sentinel_missing(seen.stderr, self.sentinel)
-        # The stdout of llama.cpp's tools has the text of the model, which may contain anything.
+        # The stdout of llama.cpp's tools is not searched, because generated text could contain a fake sentinel.
         if missing and not loses_output(self.name):
             return sentinel_missing(seen.stdout, self.sentinel)
         return missing

@@ -1,4 +1,4 @@
-"""Convert a prompt to a model to arguments of llama.cpp's tools."""
+"""Build the arguments of llama.cpp's tools for a prompt."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ _TAKEN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompting:
-    """A prompt, and how it is run. The defaults are those of the notebook's canonical run. `models` are additional
-    models that `args` refer to."""
+    """A prompt with the settings for its run.
+
+    The defaults are the settings of the notebook's canonical run. `models` are additional models that `args` refer to.
+    """
 
     model: Model
     prompt: str
@@ -51,14 +53,16 @@ class Prompting:
     tries: int = TRIES
 
     def completion(self) -> Program:
-        """Return `llama-completion` with greedy sampling. `-no-cnv` is used only if `args` has it, because a transcript
-        depends on the exact arguments. `-fit off` makes sizes independent of the free memory. `--perf` makes the
-        program print the sentinel."""
+        """Return `llama-completion` with greedy sampling.
+
+        `-fit off` makes sizes independent of the free memory. `--perf` makes the program print the sentinel. `-no-cnv`
+        is not added, because a transcript depends on the exact arguments.
+        """
         sampling = ("--temp", "0", "--seed", str(self.seed), "-n", str(self.tokens), "-p", self.prompt)
         return self._program(COMPLETION, (*self._loading(self.context), *sampling, "-fit", "off", "--perf"))
 
     def server(self, slots: int) -> Program:
-        """Return `llama-server` with `slots` slots. Each slot has the context of the completion."""
+        """Return `llama-server` with `slots` slots. Each slot has a context of `context` tokens."""
         return self._program(SERVER, (*self._loading(self.context * slots), "-np", str(slots), "-fit", "off"))
 
     def _loading(self, context: int) -> tuple[str, ...]:
@@ -83,8 +87,10 @@ def in_a_suite(setting: str) -> str:
 
 
 def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_suite) -> list[tuple[str, str]]:
-    """Return the problems of a prompt's settings, each with the name of the setting. `named` returns a setting as the
-    user writes it."""
+    """Return the problems with a prompt's settings, each with the name of the setting.
+
+    `named` converts the name of a setting to the form that the user writes.
+    """
     found = []
     if not prompting.prompt.strip():
         found.append(("prompt", "the prompt is empty"))
@@ -93,7 +99,7 @@ def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_
     if "\0" in prompting.prompt:
         found.append(("prompt", "the prompt contains a NUL, which an argument cannot contain"))
     if prompting.flash_attention not in ("on", "off", "auto"):
-        found.append(("flash_attention", f"{prompting.flash_attention!r} is none of on, off and auto"))
+        found.append(("flash_attention", f"{prompting.flash_attention!r} is not on, off or auto"))
     for text in prompting.args:
         word = text.partition("=")[0]
         if word in _SETTINGS:

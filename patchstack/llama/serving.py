@@ -14,15 +14,18 @@ from patchstack.observe.sentinel import lines_of
 
 RECORD = "record.json.gz"
 URL = "http://{address}"
-"""The URL of the server. The address becomes known when the server listens."""
+"""The URL of the server. The address is filled in when the server listens."""
 _CLIENT, _PLAN = "client.pyz", "plan.json"
 _REUSED = re.compile(r"graphs reused = +(\d+)")
 _NUMBER = re.compile(r"(\w+)=(\d+)(?= |$)")
 
 
 def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppable: bool = False) -> Beside:
-    """Return the client as the companion program of a server. `key` is an API key; the client gets it as an environment
-    variable, which is not stored. With `stoppable`, the client still leaves a record after Ctrl-C."""
+    """Return the client as the companion program of a server.
+
+    `key` is an API key. The client gets it in an environment variable, which is not stored. With `stoppable`, the
+    client writes a record even after Ctrl-C.
+    """
     return Beside(
         what="measure",
         args=("-I", "-S", f"{{here}}/{_CLIENT}", f"{{here}}/{_PLAN}", f"{{here}}/{RECORD}"),
@@ -35,8 +38,10 @@ def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppa
 
 
 def server_arguments(model: str, streams: int, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of a llama-server for `streams` parallel streams. The arguments of the user, `more`, come
-    last."""
+    """Return the arguments of a llama-server for `streams` parallel streams.
+
+    `more` are the user's arguments. They come last, so that they override the other arguments.
+    """
     own = ["-m", f"{{model:{model}}}", "--metrics", "--no-webui"]
     if not any(text.partition("=")[0] in ("-np", "--parallel") for text in more):
         own += ["-np", str(min(streams, 256))]

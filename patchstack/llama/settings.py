@@ -1,6 +1,6 @@
-"""Define the settings that several kinds share.
+"""Define the settings that several kinds of gates and workloads share.
 
-They are for a prompt to a model, or for a program with its own arguments.
+Some settings describe a prompt, and others describe a program with its own arguments.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ ENV = Setting[Environment](
     form=Variables(),
     default=(),
     metavar="K=V",
-    help="An environment variable of the program; it gets no others (repeat).",
+    help="An environment variable for the program (repeat). Your own variables are not passed on.",
 )
 SENTINEL = Setting[str | None](
     name="sentinel",
     form=Pattern(words=(NONE,)),
     default=None,
     metavar="REGEX",
-    help="A line that only complete output has; none: do not check.",
+    help="The pattern of a line that only complete output contains. With none, nothing is checked.",
 )
 SECONDS = Setting[int](
     name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="The time limit of one run."
@@ -98,7 +98,7 @@ TRIES = Setting[int](
     help="The maximum number of tries for a run that cannot be judged.",
 )
 LOADING = (CONTEXT, GPU_LAYERS, SEED, FLASH_ATTENTION, ARGS)
-"""The settings for loading a model with a prompt."""
+"""The settings with which the model of a prompt is loaded and run."""
 PROMPTING = (MODEL, PROMPT, TOKENS, *LOADING, ENV, SENTINEL, SECONDS, TRIES)
 """All settings that `prompting_of` reads. If a kind does not declare one of them, its default is used."""
 
@@ -116,7 +116,7 @@ ITS_MODEL = Setting[Model](
     default=NO_MODEL,
     in_suite=False,
     metavar="FILE",
-    help="A model: {model:model} in --arg stands for its path.",
+    help="A model. Write {model:model} in --arg for its path.",
 )
 """The model of a program with its own arguments. The arguments refer to the model as `{model:model}`."""
 SWITCH = Setting[Environment](
@@ -136,13 +136,15 @@ MARGIN = Setting[float](
     ),
     default=0.0,
     metavar="P",
-    help="If the tokens differ by at most this in probability: INVALID, not FAIL.",
+    help="Return INVALID, not FAIL, if the two tokens differ in probability by at most this.",
 )
 
 
 def prompting_of(values: Values) -> Prompting:
-    """Return the prompt for the settings of `PROMPTING`. Complaints about incompatible settings are added to
-    `values`."""
+    """Return the prompt that the settings in `PROMPTING` describe.
+
+    Problems with the settings are reported on `values`.
+    """
     args = values[ARGS]
     prompting = Prompting(
         model=values[MODEL],
@@ -164,7 +166,10 @@ def prompting_of(values: Values) -> Prompting:
 
 
 def program_of(values: Values) -> Program:
-    """Return the program for the settings `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and `TRIES`."""
+    """Return the program that the settings describe.
+
+    These are `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and `TRIES`.
+    """
     args, model, sentinel = values[ARGS], values[ITS_MODEL], values[SENTINEL]
     return Program(
         name=values[PROGRAM],

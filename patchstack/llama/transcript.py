@@ -1,4 +1,4 @@
-"""Transcripts: the output of a model as bytes, its digest, and the first difference of two transcripts."""
+"""Compare transcripts, and compute their digests. A transcript is the output of a model, as bytes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _BLANK = (b"", b"\n", b"\n\n", b"\n\n\n", b" ", b"\r\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first difference of two texts. `position` counts characters from 0. `before` is the common text just before
-    it. `expected` and `actual` are the texts that follow."""
+    """The first difference between two texts.
+
+    `position` is the index of the first different character, starting at 0. `before` is the end of the common text
+    before the difference. `expected` and `actual` are the beginnings of the different texts after it.
+    """
 
     position: int
     before: str
@@ -29,8 +32,10 @@ class Difference:
 
 
 def digest_like(text: bytes, reference: str) -> str:
-    """Return the digest of a transcript. It is of the same kind as the reference: MD5 (32 digits) or SHA-256 (64
-    digits)."""
+    """Return the digest of a transcript, of the same kind as the reference digest.
+
+    The kinds are MD5 (32 digits) and SHA-256 (64 digits).
+    """
     return sha256_of(text) if len(reference) == 64 else md5_of(text)
 
 
@@ -54,8 +59,10 @@ def reference_problem(reference: str) -> str | None:
 
 
 def difference(expected: bytes, actual: bytes) -> Difference | None:
-    """Return the first difference of two transcripts. Return None if they are equal. Bytes that are not UTF-8 are shown
-    as `\\xff`."""
+    """Return the first difference between two transcripts. Return None if they are equal.
+
+    Bytes that are not UTF-8 are shown as `\\xff`.
+    """
     if expected == actual:
         return None
     one, other = (text.decode("utf-8", "surrogateescape") for text in (expected, actual))
@@ -70,7 +77,7 @@ def difference(expected: bytes, actual: bytes) -> Difference | None:
 
 
 def as_text(transcript: bytes, limit: int = 8192) -> str | None:
-    """Return a transcript as text. Return None if it is not UTF-8, or is longer than `limit` bytes."""
+    """Return a transcript as text. Return None if it is not UTF-8 or is longer than `limit` bytes."""
     if len(transcript) > limit:
         return None
     try:

@@ -60,7 +60,7 @@ def test_a_gate_that_needs_the_gpu_is_not_run(
     printed = capsys.readouterr()
     reason = f"llama-completion finds no CUDA device (it lists {words}), so it would compute on the CPU"
     assert f"error: {reason}" in printed.err
-    assert "hint: patchstack gpu status shows the driver" in printed.err
+    assert "hint: run 'patchstack gpu status' to show the driver" in printed.err
     gates = {one["name"]: (one["verdict"], one["reason"]) for one in json.loads(printed.out)["gates"]}
     assert gates["fast"] == ("INVALID", reason)
     assert gates["plain"][0] == "PASS"

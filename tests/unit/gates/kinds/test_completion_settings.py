@@ -53,7 +53,7 @@ def test_states_that_make_no_sense_are_refused(states: tuple[TranscriptState, ..
         ({"tokens": 4096}, "do not fit into a context of 4096"),
         ({"env": (("LD_PRELOAD", "x"),)}, "LD_PRELOAD is set by the engine"),
         ({"env": (("A B", "x"),)}, "is not a variable name"),
-        ({"flash_attention": "maybe"}, "is none of on, off and auto"),
+        ({"flash_attention": "maybe"}, "is not on, off or auto"),
         ({"sentinel": "("}, "is not a regular expression"),
         ({"sentinel": "x*"}, "matches every text"),
     ],
