@@ -122,7 +122,7 @@ def test_a_file_of_arrivals_has_times_and_lengths(bench: Bench, tmp_path: Path) 
         ((), "which server?"),
         (("--url", "http://h", "--server", "k"), "which server?"),
         (("--url", "h:1"), "is not a URL of a server"),
-        (("--url", "http://u:p@h"), "a user or a password in the URL would be kept"),
+        (("--url", "http://u:p@h"), "the URL contains a user or a password, which would be stored"),
         (("--url", "http://h", "--rate", "2", "--arrivals", "closed"), "--rate is for an open loop"),
         (("--url", "http://h", "--arrivals", "poisson"), "arrivals poisson need --rate"),
         (("--url", "http://h", "--arrivals", "wave"), "arrivals 'wave' are none of closed, poisson"),

@@ -1,5 +1,7 @@
-"""Parse the events of a stream: content, tokens, and the end. Completions and chat of llama-server and vLLM are
-supported."""
+"""Parse the event stream of a completion: the times of content, the token counts, and the end.
+
+Completions and chat completions of llama-server and vLLM are supported.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class _Reading:
             if data.strip() == b"[DONE]":
                 self.over = True
             else:
-                self.answer.fail(f"the stream has garbage: {_shown(data)}")
+                self.answer.fail(f"an event is not a JSON object: {_shown(data)}")
             return
         get = document.get
         if name == "error" or get("error") is not None:
@@ -88,7 +90,7 @@ class _Reading:
         made, prompt = _whole(usage.get("completion_tokens")), _whole(usage.get("prompt_tokens"))
         if made is not None:
             if answer.tokens is not None and made < answer.tokens:
-                answer.fail(f"usage went from {answer.tokens} tokens back to {made}")
+                answer.fail(f"the token count in usage decreased from {answer.tokens} to {made}")
             answer.tokens = made
         answer.prompt = prompt if prompt is not None else answer.prompt
         details = usage.get("prompt_tokens_details")
@@ -123,7 +125,7 @@ class _Reading:
                 answer.fail("the stream has a choice that is not an object")
                 return
             if choice.get("index") not in (0, None):
-                answer.fail("the stream has several choices: one is asked for")
+                answer.fail("the stream has several choices, but one was requested")
                 return
             content = content or _has_content(choice)
             reason = choice.get("finish_reason")
@@ -145,8 +147,8 @@ class _Reading:
 def read_answer(wire: AnswerReader, body: Iterable[tuple[int, bytes]], ended: str) -> Answer:
     """Parse the server's response on a connection.
 
-    `body` has the parts that `wire` reads, with their times in ns. `ended` is the reason why the connection ended
-    early. It is empty if the response is complete, or if the server closed the connection.
+    `body` yields the parts of the body that `wire` has parsed, with their times in ns. `ended` is the reason why the
+    connection ended early. It is empty if the response is complete, or if the server closed the connection.
     """
     events, reading = EventReader(), _Reading()
     answer = reading.answer
@@ -197,12 +199,12 @@ def _is_stream(wire: AnswerReader) -> bool:
 
 
 def _refused(wire: AnswerReader, body: bytes) -> str:
-    """Return the reason why a response is not a stream of events."""
+    """Return the reason why a response is not an event stream."""
     if 300 <= wire.status < 400:
         return f"the server answered {wire.status}: it redirects to {wire.headers.get('location', 'nowhere')[:_WORDS]}"
     coding = wire.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity"):
-        return f"the answer is compressed ({coding[:20]}), which was not asked for"
+        return f"the answer is compressed ({coding[:20]}), although no compression was requested"
     if wire.status != 200:
         return f"the server answered {wire.status}: {_body_words(body)}"
     kind = wire.headers.get("content-type", "nothing")[:60]
@@ -218,7 +220,7 @@ def _body_words(body: bytes) -> str:
 
 
 def error_words(document: dict[str, Any]) -> str:
-    """Return the error message in a JSON response of a server. Several formats are supported."""
+    """Return the error message in a server's JSON response. Several formats are supported."""
     error = document.get("error", document)
     words = error.get("message", error) if isinstance(error, dict) else error
     return (words if isinstance(words, str) else json.dumps(words))[:_WORDS]
@@ -241,9 +243,9 @@ def _has_content(choice: dict[str, Any]) -> bool:
 
 
 def _document(data: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in the data of an event. Return None for anything else.
+    """Return the JSON object in the data of an event. Return None if the data is not a JSON object.
 
-    `json.loads` would take longer.
+    `json.loads` is not used, because it is slower.
     """
     try:
         text = str(data, "utf-8").strip(_SPACE)

@@ -10,10 +10,10 @@ CLOSED, POISSON, CONSTANT, BURST, STAGGERED, FILE = "closed", "poisson", "consta
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The plan of a run.
+    """The schedule of a run.
 
-    `planned` has the start time of each request in seconds. It is None for a request that is sent when another request
-    ends. `most` is the limit of requests in flight; 0 means no limit.
+    `planned` contains the start time of each request in seconds. The time is None for a request that is sent when
+    another request ends. `most` is the maximum number of requests in flight. 0 means no limit.
     """
 
     planned: tuple[float | None, ...]
@@ -30,7 +30,9 @@ def arrivals(
     seed: int = 0,
     times: tuple[float, ...] = (),
 ) -> Arrivals:
-    """Return the plan of `requests` requests. `kind` is one of these:
+    """Return the schedule for `requests` requests.
+
+    `kind` is one of these:
 
     - `closed`: `concurrency` requests are in flight. When one ends, the next is sent.
     - `staggered`: like `closed`, but the first requests are sent `stagger` seconds apart.
@@ -52,14 +54,14 @@ def arrivals(
         return Arrivals((0.0,) * requests, 0)
     if kind == FILE:
         if len(times) != requests or any(not 0 <= one < 1e6 for one in times):
-            raise ValueError("each request needs a time in seconds, at least 0")
+            raise ValueError("each request needs a start time in seconds, from 0 to 1e6")
         return Arrivals(tuple(sorted(times)), concurrency)
     if not 0 < rate <= 1e6:
-        raise ValueError("the rate must be above 0")
+        raise ValueError("the rate must be above 0 and at most 1e6")
     if kind == CONSTANT:
         return Arrivals(tuple(number / rate for number in range(requests)), concurrency)
     if kind != POISSON:
-        raise ValueError(f"no arrivals {kind!r}")
+        raise ValueError(f"unknown kind of arrivals: {kind!r}")
     chance, now, found = random.Random(seed), 0.0, []  # noqa: S311  (a schedule, to be repeated)
     for _ in range(requests):
         found.append(now)

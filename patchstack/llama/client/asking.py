@@ -1,6 +1,6 @@
-"""Send questions one after the other and keep the complete answers.
+"""Send questions to a server, one at a time, and return the complete answers.
 
-The answers are checked for their content, not for their timing.
+Only the content of the answers is recorded, not their latency.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Questions:
 
 
 def read_questions(text: str) -> Questions:
-    """Parse the text of a file of questions. Raises `ValueError` if it is invalid."""
+    """Parse the text of a questions file. Raises `ValueError` if it is invalid."""
     found: dict[str, Any] = json.loads(text)
     try:
         found["requests"] = tuple((str(path), body) for path, body in found["requests"])
@@ -53,7 +53,7 @@ def read_questions(text: str) -> Questions:
 
 
 class _Asking:
-    """Sends the questions, and keeps the answers even if it is stopped."""
+    """Sends the questions. If it is stopped, the answers received so far remain available."""
 
     def __init__(self, questions: Questions, say: Callable[[str], None]) -> None:
         self._questions, self._say = questions, say
@@ -62,7 +62,10 @@ class _Asking:
         self.answers: list[tuple[int, bytes]] = []
 
     async def go(self) -> None:
-        """Wait for the server, then send the questions until an answer is incomplete. Raises `NoRun`."""
+        """Wait for the server, then send the questions. Stop at the first incomplete answer.
+
+        Raises `NoRun` if the host has no address.
+        """
         questions = self._questions
         door = await open_door(target_of(questions.url))
         if not await self._ready(door):
@@ -95,7 +98,7 @@ class _Asking:
 def ask_all(questions: Questions, say: Callable[[str], None]) -> dict[str, Any]:
     """Send the questions, and return the answers.
 
-    After SIGTERM, return the answers received so far. Raises `NoRun`.
+    After SIGINT or SIGTERM, return the answers received so far. Raises `NoRun` if the host has no address.
     """
 
     async def main() -> dict[str, Any]:

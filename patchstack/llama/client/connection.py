@@ -1,6 +1,6 @@
-"""Send one request on one connection and record the arrival time of each piece of the response.
+"""Send one request on one connection, and record when each part of the response arrives.
 
-The pieces are parsed after the run.
+The response is parsed after the run.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from patchstack.llama.client.loop import ClientLoop
 from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 
 MOST_BYTES = 256 << 20
-"""The maximum size of a response in bytes. If a response exceeds it, the connection is closed."""
+"""The maximum size of a response in bytes. If a response is larger, the connection is closed."""
 _END = b"\r\n\r\n"
 Address = tuple[str, int] | tuple[str, int, int, int]
 _PIECE = 16 << 10
 """The read size in bytes.
 
-With asyncio's 256 KiB, reading would cost more than all other work on a chunk.
+With asyncio's read size of 256 KiB, a read would take longer than all other work on the data.
 """
 
 
 class Exchange(asyncio.Protocol):
     """A request and its response.
 
-    Times are in ns on the monotonic clock, and 0 for an event that did not happen. `began` is the time at which
-    connecting began, and `connected` the time at which the connection was open. `sent` is the time at which the kernel
-    received the request. `ended` is the time at which the exchange ended. `pieces` are the received pieces, each with
-    its time. `failure` is the reason why the exchange ended early. It is empty if the server ended the exchange.
+    Times are in ns on the monotonic clock. They are 0 for events that did not happen. `began` is the time at which the
+    client began to connect. `connected` is the time at which the connection was open. `sent` is the time at which the
+    request was given to the kernel. `ended` is the time at which the exchange ended. `pieces` contains the result of
+    each read: its time and its data. `failure` is the reason why the exchange ended early. It is empty if the server
+    ended the exchange.
 
-    A chunked body ends with an empty line. During the run, a piece is parsed only if it may be the last one. `parts`
-    contains the parts of the body that `reader` has parsed so far. `hang_up` ends the connection, or the attempt to
-    open the connection.
+    During the run, received data is parsed only until the headers are complete, and when it may end the response. A
+    chunked body ends with an empty line. `parts` contains the parts of the body that `reader` has parsed so far.
+    `hang_up` ends the connection, or the attempt to open it.
     """
 
     __slots__ = (
@@ -60,11 +61,11 @@ class Exchange(asyncio.Protocol):
         self._done = done
         self._started = False  # the headers are complete
         self._framed = False  # the body has `Content-Length` or ends with the connection, so its end needs no search
-        self._left = -1  # missing bytes of a body with `Content-Length`, otherwise -1
+        self._left = -1  # bytes still to come of a body with `Content-Length`, otherwise -1
         self._tail = b""
 
     def open(self) -> None:
-        """Record the time of the connection. The request is sent next."""
+        """Record that the connection is open. The caller sends the request immediately afterwards."""
         self.connected = self.sent = monotonic_ns()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -104,22 +105,22 @@ class Exchange(asyncio.Protocol):
             self._finish(f"the connection broke: {exc}" if exc is not None else "")
 
     def fail(self, why: str) -> None:
-        """End the exchange with this failure."""
+        """End the exchange with this failure, unless it has already ended."""
         if not self.over:
             self._finish(why)
 
     def body(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the parts of the body with the times of their pieces.
+        """Yield the parts of the body with their arrival times.
 
         Call this once, after the exchange is over. After each part, `reader` contains the state of the response. Raises
-        `BadAnswer`.
+        `BadAnswer` if the response is invalid.
         """
         yield from self.parts
         for time, data in self.pieces[len(self.parts) :]:
             yield time, self.reader.feed(data)
 
     def _look(self) -> None:
-        """Parse the pieces since the last call, to find whether the response is complete."""
+        """Parse the data that arrived since the last call. Finish the exchange if the response is complete."""
         reader = self.reader
         if self._framed:
             return
@@ -150,7 +151,7 @@ class _Plain:
     __slots__ = ("_exchange", "_left", "_receive", "_socket", "_wait")
 
     def __init__(self, exchange: Exchange, loop: ClientLoop, address: Address) -> None:
-        """Begin to connect. Raises `OSError`."""
+        """Begin to connect. Raises `OSError` if this fails immediately."""
         self._exchange, self._wait = exchange, loop.wait
         self._left = memoryview(b"")
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
@@ -182,7 +183,7 @@ class _Plain:
         self._send()
 
     def _sending(self, events: int) -> None:
-        """Receive and send. The server may respond before it has read the whole request."""
+        """Receive and send data. The server may respond before it has read the whole request."""
         if events & ~select.EPOLLOUT:
             self._read(events)
         if events & select.EPOLLOUT and not self._exchange.over:
@@ -216,8 +217,8 @@ class _Plain:
 def connect(exchange: Exchange, address: Address, secure: ssl.SSLContext | None, name: str) -> None:
     """Begin to open the connection of an exchange. Does not raise.
 
-    If the connection cannot be opened, the exchange fails later. Without TLS, on a `ClientLoop`, pieces do not pass
-    through asyncio.
+    If the connection cannot be opened, the exchange fails later. On a `ClientLoop`, connections without TLS do not use
+    asyncio's transports.
     """
     loop = asyncio.get_running_loop()
     if secure is not None or not isinstance(loop, ClientLoop):

@@ -28,10 +28,10 @@ _NAMES = {
 
 
 def read_counters(text: str) -> tuple[str, dict[str, float]]:
-    """Return the kind of server, and its counters.
+    """Return the kind of server and its counters.
 
-    Each counter is the sum over its labels. The kind is empty for an unknown server. `prompt` and `generated` are token
-    counts. `busy` and `waiting` are request counts.
+    The kind is empty if the server is unknown. Each counter is the sum over all its labels. `prompt` and `generated`
+    are token counts. `busy` and `waiting` are request counts.
     """
     sums: dict[str, float] = {}
     for line in text.splitlines():
@@ -51,5 +51,5 @@ def read_counters(text: str) -> tuple[str, dict[str, float]]:
 
 
 def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return the increase of each counter. Gauges are omitted."""
+    """Return the increase of each counter. The gauges `busy` and `waiting` are omitted."""
     return {name: after[name] - before[name] for name in before if name in after and name not in ("busy", "waiting")}

@@ -1,4 +1,4 @@
-"""Send single requests to a server, outside of a run. Each request uses a new connection."""
+"""Send single requests to a server that are not part of a run. Each request uses a new connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from patchstack.llama.client.wire import BadAnswer, Framing
 
 
 class NoRun(Exception):
-    """The run cannot start. The message gives the reason. `kind` is `server` or `usage`."""
+    """The run cannot start. The message is the reason.
+
+    `kind` is `server` for a problem with the server, and `usage` for wrong settings.
+    """
 
     def __init__(self, words: str, kind: str = "server") -> None:
         super().__init__(words)
@@ -24,8 +27,8 @@ class NoRun(Exception):
 class Reply:
     """A response, or the reason why none was received.
 
-    If there was no response, `status` is 0 and `failure` is the reason. `measured` is true if the headers give the
-    length of the body, so that a truncated response can be detected.
+    If there was no response, `status` is 0 and `failure` is the reason. `measured` is true if the body has a marked
+    end, by `Content-Length` or by chunked encoding. Only then can a truncated response be detected.
     """
 
     status: int = 0
@@ -36,7 +39,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A server and its address. `key` is an API key. It is empty if no key is used."""
+    """A server and its address. `key` is an API key, or empty if no key is used."""
 
     target: Target
     address: Address
@@ -83,19 +86,20 @@ class Door:
 
 
 async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
-    """Resolve the address once, before measuring.
+    """Resolve the address of a server, before the run.
 
-    asyncio would start a thread for this, which may fail on a loaded machine. Raises `NoRun`.
+    asyncio would resolve it in a thread, which may fail to start on a loaded machine. Raises `NoRun` if the host has no
+    address, or if the certificates cannot be read.
     """
     secure = _context(target, cacert)
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise NoRun(f"{target.host} has no address: {error.strerror or error}") from error
+        raise NoRun(f"cannot resolve {target.host}: {error.strerror or error}") from error
     usable: list[Address] = [one[4] for one in found if isinstance(one[4][0], str)]
     if not usable:
-        raise NoRun(f"{target.host} has no address")
-    for one in usable:  # localhost may have two addresses, and the server listens on one of them
+        raise NoRun(f"cannot resolve {target.host}: it has no usable address")
+    for one in usable:  # localhost may have two addresses, and the server may listen on only one
         if await _listens(one):
             return Door(target, one, secure, key)
     return Door(target, usable[0], secure, key)
@@ -118,4 +122,4 @@ def _context(target: Target, cacert: str) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=cacert or None)
     except (OSError, ssl.SSLError) as error:
-        raise NoRun(f"the certificates of {cacert} cannot be read: {error}", "usage") from error
+        raise NoRun(f"cannot read the certificates in {cacert}: {error}", "usage") from error

@@ -1,4 +1,4 @@
-"""Parse server-sent events from pieces of any size. Source: WHATWG HTML, section 9.2."""
+"""Parse server-sent events while they arrive. Source: WHATWG HTML, section 9.2."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ MOST_LINE = 4 << 20
 
 
 class BadStream(ValueError):
-    """The data is not a stream of events. The message gives the reason."""
+    """The data is not a stream of events. The message is the reason."""
 
 
 class Event(NamedTuple):
-    """An event of a stream. Lines of `data` are joined by LF. `name` is the type: `message` if the stream does not
-    specify it."""
+    """An event of a stream.
+
+    Lines of `data` are joined by LF. `name` is the event type. It is `message` if the stream does not specify a type.
+    """
 
     data: bytes
     name: str = "message"
 
 
 class EventReader:
-    """Parses a stream of events. `comments` is the number of comment lines, which servers send to keep a connection
-    open."""
+    """Parses a stream of events.
+
+    `comments` is the number of comment lines. Servers send them to keep a connection open.
+    """
 
     def __init__(self) -> None:
         self.comments = 0
         self._held = bytearray()
-        self._between = False  # the next byte begins an event, and the start of the stream was checked
+        self._between = False  # whether the next byte begins an event; false at the start of the stream
         self._began = False
         self._after_cr = False
         self._data: list[bytes] = []
@@ -34,13 +38,13 @@ class EventReader:
         self._name = b""
 
     def feed(self, data: bytes) -> list[Event]:
-        """Read the next piece, and return the events that it completes.
+        """Parse the next bytes of the stream, and return the events that they complete.
 
-        Raises `BadStream`.
+        Raises `BadStream` if a line or an event is too long.
         """
         if self._between and _is_one_event(data):
             return [Event(data[6:-2])]
-        if self._after_cr and data:  # a LF after a CR belongs to the same line ending
+        if self._after_cr and data:  # an LF after a CR belongs to the same line ending
             self._after_cr = False
             data = data[1:] if data[:1] == b"\n" else data
         held, searched = self._held, len(self._held)
@@ -100,7 +104,10 @@ class EventReader:
 
 
 def _is_one_event(data: bytes) -> bool:
-    """Return whether a piece is exactly one event with one line of data. Nearly every piece is."""
+    """Return whether the data is exactly one event with one line of data.
+
+    This is the usual case, so it is checked before the data is parsed.
+    """
     return (
         data.startswith(b"data: ")
         and data.find(b"\n") == len(data) - 2 <= MOST_LINE

@@ -1,4 +1,4 @@
-"""Run a plan against a server and record all answers.
+"""Run a plan against a server, and record all answers.
 
 The client waits for the server, makes the prompts, and sends the requests at the planned times.
 """
@@ -47,7 +47,7 @@ class Client:
         self._model = plan.model
 
     async def run(self) -> dict[str, Any]:
-        """Run the plan, and return the record. Raises `NoRun`."""
+        """Run the plan, and return the record. Raises `NoRun` if the run cannot start."""
         plan = self.plan
         try:
             schedule = arrivals(
@@ -65,7 +65,7 @@ class Client:
         soft, hard = raise_descriptors(most + _SPARE)
         if soft < most + _SPARE:
             raise NoRun(
-                f"{most} streams need {most + _SPARE} open files, and this machine allows {hard}: ulimit -Hn", "usage"
+                f"{most} streams need {most + _SPARE} open files, but the hard limit is {hard} (ulimit -Hn)", "usage"
             )
         self._door = await open_door(self.target, plan.cacert, self._key)
         await self._ready()
@@ -148,9 +148,10 @@ class Client:
     async def _settled(
         self, before: tuple[str, dict[str, float]] | None, rows: list[dict[str, Any]]
     ) -> tuple[tuple[str, dict[str, float]] | None, float]:
-        """Return the counters as soon as they include all tokens that the client counted.
+        """Return the counters after the run, and the waiting time in seconds.
 
-        Wait for at most `SETTLE` seconds, because servers may update their counters late.
+        Servers may update their counters late. Wait until the counters include all tokens that the client counted, but
+        for at most `SETTLE` seconds.
         """
         if before is None:
             return None, 0.0
@@ -208,7 +209,7 @@ class Client:
         }
 
     def _hidden(self, words: str) -> str:
-        """Return a message of the server with the API key removed."""
+        """Return a message with the API key replaced, because a server may repeat the key."""
         return words.replace(self._key, "***") if self._key else words
 
 
@@ -225,7 +226,7 @@ _NOTHING: dict[str, Any] = {
 class _Row:
     """A request of the run.
 
-    `planned` is its planned time in ns. It is None if the request is sent when another request ends.
+    `planned` is the planned time in ns. It is None if the request is sent when another request ends.
     """
 
     __slots__ = ("exchange", "number", "planned")
@@ -237,8 +238,10 @@ class _Row:
 
 
 class _Run:
-    """Sends the requests as planned. All times are relative to `zero` on the monotonic clock, because the wall clock
-    may jump."""
+    """Sends the requests as planned.
+
+    All times are relative to `zero` on the monotonic clock, because the wall clock may jump.
+    """
 
     def __init__(
         self,
@@ -255,7 +258,7 @@ class _Run:
         self._planned = deque(row for row in self.rows if row.planned is not None)
         self._start = 0.0  # the loop's clock at `zero`
         self._limits: deque[tuple[float, Exchange]] = deque()  # the deadline of each exchange, in order
-        self._waiting: deque[_Row] = deque()  # due requests, if too many are already in flight
+        self._waiting: deque[_Row] = deque()  # requests that are due, but exceed the limit of requests in flight
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
@@ -268,7 +271,7 @@ class _Run:
         self.interrupted = False
 
     async def go(self) -> None:
-        """Send all requests. Return when all have ended, or after a signal."""
+        """Send all requests. Return when all requests have ended, or after a signal."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._stop)
         try:
@@ -287,7 +290,8 @@ class _Run:
     def _plan_next(self) -> None:
         """Send the requests that are due, and set a timer for the next request.
 
-        asyncio compares timers in Python. With a timer for each request, every sample of the watch would cost more.
+        Only one timer is set at a time. asyncio compares its timers in Python, so a timer for each request would make
+        every sample of the watch slower.
         """
         now = self._loop.time() - self._start
         while self._planned and not self._over.done():
@@ -343,7 +347,7 @@ class _Run:
             self._send(self._later.pop())
 
     def _stop(self) -> None:
-        """Stop the run. The received data is kept."""
+        """Stop the run. The data received so far remains available."""
         if self._over.done():
             return
         self.interrupted = True
@@ -354,12 +358,12 @@ class _Run:
 
 
 def run_plan(plan: Plan, say: Say) -> dict[str, Any]:
-    """Run a plan to its end, and return the record. Raises `NoRun`."""
+    """Run a plan, and return the record. Raises `NoRun` if the run cannot start."""
     key = os.environ.get(KEY_VARIABLE, "")
     if any(not 0x20 < ord(letter) < 0x7F for letter in key):
-        raise NoRun("the API key has letters that no header can have", "usage")
+        raise NoRun("the API key has characters that are not valid in a header", "usage")
     began = time.process_time()
-    gc.disable()  # there are few reference cycles, and a garbage collection would examine every piece
+    gc.disable()  # few reference cycles exist, and a collection would have to examine all received data
     try:
         record = run(Client(plan, key, say).run())
     finally:

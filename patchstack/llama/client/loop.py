@@ -1,7 +1,7 @@
-"""An event loop that calls the readers of connections while it waits for events.
+"""Provide an event loop that runs the callbacks of connections while it waits for events.
 
-asyncio creates a handle for each event, puts it into a queue and runs the queue. Queueing costs more than reading a
-short piece. This loop reads a piece inside the wait, and then continues to wait.
+asyncio creates a handle for each event, puts it into a queue and runs the queue. This takes longer than reading a small
+amount of data. This loop reads the data during the wait, and then continues to wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Call = Callable[[int], None]
 
 
 class _Wait(selectors.DefaultSelector):
-    """A selector in which a descriptor may also have its own callback. It needs epoll."""
+    """A selector that can also run a callback for a descriptor. It requires epoll."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _Wait(selectors.DefaultSelector):
         super().close()
 
     def add(self, descriptor: int, events: int, call: Call) -> None:
-        """Call `call` with a descriptor's events whenever it has any."""
+        """Call `call` with the events of a descriptor whenever one of `events` occurs."""
         self._all.register(descriptor, events)
         self._calls[descriptor] = call
 
@@ -46,14 +46,14 @@ class _Wait(selectors.DefaultSelector):
     def remove(self, descriptor: int) -> None:
         """Remove a descriptor.
 
-        The callback that removes a descriptor may also schedule work for asyncio, so the wait ends.
+        The wait then ends, because the callback that removes a descriptor may also schedule work for asyncio.
         """
         del self._calls[descriptor]
         self._all.unregister(descriptor)
         self._work = True
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait as the base class does. Meanwhile, run the callbacks of ready descriptors until asyncio has work."""
+        """Wait until asyncio has work or the timeout expires, and run the callbacks of ready descriptors."""
         poll, find = self._all.poll, self._calls.get
         until = monotonic() + (timeout or 0.0)
         left = timeout
@@ -76,7 +76,7 @@ class _Wait(selectors.DefaultSelector):
 
 
 class ClientLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop, in which descriptors may have their own callbacks."""
+    """asyncio's event loop with a selector that runs callbacks for descriptors."""
 
     def __init__(self) -> None:
         self.wait = _Wait()

@@ -1,7 +1,7 @@
 """Run the client as a program.
 
-`client.pyz PLAN RECORD` measures a server. `client.pyz ask QUESTIONS ANSWERS` asks questions. The program prints its
-progress to stdout, and writes the result to a file.
+`client.pyz PLAN RECORD` measures a server. `client.pyz ask QUESTIONS ANSWERS` sends questions to a server. The program
+prints its progress to stdout, and writes the result to the second file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The plan of a run: the file that the client reads. `bench.serving.record` reads the file that the client writes."""
+"""Define the plan of a run, which is the input file of the client.
+
+`bench.serving.record` reads the client's output file.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 KEY_VARIABLE = "PATCHSTACK_SERVE_KEY"
-"""The environment variable with the API key. The key is not written to any file."""
+"""The environment variable that contains the API key. The key is not written to any file."""
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server. `secure` is true for TLS. `prefix` is the path before `/v1`. `chat` is true if requests are for chat
-    completions."""
+    """The URL of a server, in parts.
+
+    `secure` is true for TLS. `prefix` is the path before `/v1`. `chat` is true if requests are for chat completions.
+    """
 
     secure: bool
     host: str
@@ -37,7 +42,7 @@ class Target:
 
     @property
     def loopback(self) -> bool:
-        """Whether the server is on this machine."""
+        """Whether the host is a loopback address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -45,30 +50,30 @@ class Target:
 
 
 def target_of(url: str, *, chat: bool = False) -> Target:
-    """Return the server of a URL.
+    """Parse the URL of a server.
 
-    The URL may be the base, the base with `/v1`, or the full URL of completions or chat completions.
+    The URL may be the base URL, the base URL with `/v1`, or the full URL of completions or chat completions.
 
-    Raises `ValueError` for any other URL.
+    Raises `ValueError` if the URL is not valid.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not a URL of a server, such as http://127.0.0.1:8080")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("a user or a password in the URL would be kept: use --api-key-env")
+        raise ValueError("the URL contains a user or a password, which would be stored: use --api-key-env")
     if parts.query or parts.fragment:
-        raise ValueError(f"{url!r} has a query or a fragment, which no completion takes")
+        raise ValueError(f"{url!r} has a query or a fragment: remove it")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     path = parts.path.rstrip("/")
     for ending, is_chat in ((CHAT, True), (COMPLETIONS, False)):
         if path.endswith(ending):
             if chat and not is_chat:
-                raise ValueError(f"{url!r} is not a URL of chat completions, and chat is asked for")
+                raise ValueError(f"{url!r} is not a URL of chat completions, but --chat was given")
             path, chat = path.removesuffix(ending), is_chat
             break
     path = path.removesuffix("/v1")
     if any(not 0x20 < ord(letter) < 0x7F for letter in path):
-        raise ValueError(f"{url!r} has letters that a path cannot have")
+        raise ValueError(f"{url!r} has characters that are not valid in a path")
     return Target(parts.scheme == "https", parts.hostname, port, path, chat)
 
 
@@ -76,9 +81,9 @@ def target_of(url: str, *, chat: bool = False) -> Target:
 class Plan:
     """The plan of a run.
 
-    `prompt_tokens` and `max_tokens` have one number for each request, or one number for all. `arrivals` is one of the
-    kinds in module `arrivals`. `prefix` is the length of the prefix that all prompts share, in tokens. `prompts` is
-    `ids`, `text` or `auto`. `timeout` is the time limit of a request, and `ready` the time limit until the server
+    `prompt_tokens` and `max_tokens` contain one number per request, or one number for all requests. `arrivals` is one
+    of the kinds in module `arrivals`. `prefix` is the length of the prefix that all prompts share, in tokens. `prompts`
+    is `ids`, `text` or `auto`. `timeout` is the time limit of a request, and `ready` the time limit until the server
     answers, both in seconds. With `chunk_counts`, the server is asked for the number of tokens in every chunk. With
     `counters`, the counters of the server are read before and after the run.
     """
@@ -109,7 +114,7 @@ class Plan:
         return self.prompt_tokens[number % len(self.prompt_tokens)]
 
     def most_of(self, number: int) -> int:
-        """Return the largest number of tokens that a request may generate. `number` counts from 0."""
+        """Return the maximum number of tokens that a request may generate. `number` counts from 0."""
         return self.max_tokens[number % len(self.max_tokens)]
 
     def text(self) -> str:

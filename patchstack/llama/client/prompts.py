@@ -1,5 +1,8 @@
-"""Make prompts with an exact number of tokens. A prompt consists of token ids if the server accepts them, and otherwise
-of text whose tokens the server counts with `/tokenize`."""
+"""Make prompts with an exact number of tokens.
+
+A prompt is a list of token ids, unless the plan is for chat completions or requires text. The server counts the tokens
+of a text with `/tokenize`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from typing import Any
 from patchstack.llama.client.plan import Plan
 
 Ask = Callable[[str, str, object], Awaitable[tuple[int, bytes]]]
-"""Sends a request with a method, a path and a JSON body (or None), and returns the status and the body. Status 0 means
-that no response was received."""
+"""Sends a request with a method, a path and a JSON body or None, and returns the status and the body.
+
+Status 0 means that no response was received.
+"""
 
 BY_CHANCE = 4
-"""The number of first tokens that random prompts may share with an earlier run by chance."""
+"""The length of the prefix, in tokens, that random prompts may share by chance with prompts of an earlier run."""
 _TRIES = 80
 _WORDS = """
 time year people way day man thing woman life child world school state family student group country problem
@@ -33,17 +38,20 @@ drug show leader light voice wife whole police mind finally pull return free mil
 decision explain son hope even develop
 """.split()  # noqa: SIM905  (a list of 170 lines)
 _PLAIN = range(100, 228)
-"""Token ids that every vocabulary has. They are used for a server that has no `/tokenize`."""
+"""Token ids that every vocabulary contains. They are used if the server has no `/tokenize`."""
 
 
 class NoPrompt(ValueError):
-    """Prompts cannot be made. The message gives the reason."""
+    """Prompts cannot be made. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a run. `values` are the prompts as requests contain them. `form` is `ids` or `text`. `shared` is
-    the largest number of first tokens that two prompts have in common. It is None if unknown."""
+    """The prompts of a run.
+
+    `values` are the prompts. If `form` is `ids`, they are token ids. If it is `text`, they are texts. `shared` is the
+    length of the longest prefix that two prompts share, in tokens. It is None if unknown.
+    """
 
     values: list[Any]
     form: str
@@ -51,7 +59,11 @@ class Prompts:
 
 
 async def make_prompts(plan: Plan, ask: Ask) -> Prompts:
-    """Return a prompt for each request. The same plan and tokenizer give the same prompts. Raises `NoPrompt`."""
+    """Return one prompt for each request of a plan.
+
+    The same plan and tokenizer always give the same prompts. Raises `NoPrompt` if a text with the planned number of
+    tokens cannot be made.
+    """
     if plan.chat or plan.prompts == "text":
         return await _texts(plan, ask)
     ids = await _tokenized(plan, ask, " ".join(_WORDS), special=False)
@@ -69,9 +81,7 @@ async def make_prompts(plan: Plan, ask: Ask) -> Prompts:
 
 async def _texts(plan: Plan, ask: Ask) -> Prompts:
     if await _counted(plan, ask, _WORDS[0]) is None:
-        raise NoPrompt(
-            "the server has no /tokenize that counts a text: prompts of an exact length cannot be made of text"
-        )
+        raise NoPrompt("cannot make text prompts with an exact number of tokens: the server does not support /tokenize")
     chance = random.Random(f"pool {plan.seed}")  # noqa: S311
     start = await _start(plan, ask, chance)
     texts, ids = [], []
@@ -85,8 +95,7 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
 async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
     """Return the shared prefix of all texts.
 
-    It has the planned number of tokens. If no whole words have this number of tokens, it has the next larger possible
-    number.
+    It has the planned number of tokens, or a few more because it consists of whole words.
     """
     text = ""
     while plan.prefix:
@@ -98,8 +107,10 @@ async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
 
 
 async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, list[int]]:
-    """Return a text and the ids of its tokens. The text has exactly the planned number of tokens, including the
-    template. The ids are empty if the server reports only their number."""
+    """Return a text with exactly the planned number of tokens, and its token ids.
+
+    The number includes the tokens of the chat template.
+    """
     wanted = plan.prompt_of(number)
     chance = random.Random(f"prompt {plan.seed} {number}")  # noqa: S311
     text = start + " ".join(chance.choice(_WORDS) for _ in range(max(1, wanted // 2)))
@@ -107,7 +118,7 @@ async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, 
     for _ in range(_TRIES):
         counted = await _counted(plan, ask, text)
         if counted is None:
-            raise NoPrompt("the server's /tokenize stopped answering")
+            raise NoPrompt("cannot make prompts: the server's /tokenize no longer returns tokens")
         count, ids = counted
         if count == wanted:
             return text, ids
@@ -125,12 +136,14 @@ async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, 
             text += "".join(f" {chance.choice(_WORDS)}" for _ in range((wanted - count) // 8))
         else:
             text += chance.choice(("a", "e", "i", " o", " x", " z", ".", " the"))
-    raise NoPrompt(f"no text of exactly {wanted} tokens was found: the last had {best}, its template included")
+    raise NoPrompt(f"cannot make a text of exactly {wanted} tokens: the last one had {best}, including the template")
 
 
 async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | None:
-    """Return the number of tokens that a text has in a request, and the token ids. Return None if the server does not
-    report them."""
+    """Return the number of tokens of a text in a request, and the token ids.
+
+    Return None if the server does not report them.
+    """
     if not plan.chat:
         ids = await _tokenized(plan, ask, text, special=True)
         return (len(ids), ids) if ids is not None else None
@@ -146,8 +159,10 @@ async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | N
 
 
 async def _tokenized(plan: Plan, ask: Ask, text: str, *, special: bool) -> list[int] | None:
-    """Return the ids of a text. Return None if the server does not tokenize. The same request works with llama-server
-    and vLLM."""
+    """Return the token ids of a text. Return None if the server does not report them.
+
+    llama-server and vLLM both accept this request.
+    """
     body = {"model": plan.model, "content": text, "prompt": text, "parse_special": True}
     body |= {"add_special": special, "add_special_tokens": special}
     found = _ids_of(*await ask("POST", "/tokenize", body))
@@ -163,7 +178,7 @@ def _ids_of(status: int, body: bytes) -> tuple[int, list[int]] | None:
 
 
 def shared_start(prompts: list[list[int]]) -> int:
-    """Return the length in tokens of the longest prefix that two prompts share."""
+    """Return the length of the longest prefix that two prompts share, in tokens."""
     ordered = sorted(prompts)
     most = 0
     for one, other in pairwise(ordered):
@@ -177,7 +192,7 @@ def shared_start(prompts: list[list[int]]) -> int:
 
 
 def request_body(plan: Plan, prompt: Any, number: int) -> bytes:
-    """Return the body of a request."""
+    """Return the JSON body of a completion request. `number` counts requests from 0."""
     body: dict[str, object] = {
         "model": plan.model,
         "max_tokens": plan.most_of(number),

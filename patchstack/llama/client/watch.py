@@ -1,7 +1,4 @@
-"""Measure the client itself.
-
-The measurements are the lag of its event loop, its CPU time, and its open file descriptors.
-"""
+"""Measure the lag of the client's event loop, the client's CPU time, and its open file descriptors."""
 
 from __future__ import annotations
 
@@ -18,15 +15,17 @@ EACH = 0.005
 _EACH_NS = round(EACH * 1e9)
 _MOST_MISSED = 100_000
 _ROUNDED = 0.001
-"""epoll rounds waiting times up to whole milliseconds. This part of a delay, in seconds, is not counted."""
+"""The part of a delay that is not counted, in seconds. epoll rounds waiting times up to whole milliseconds."""
 
 
 class SelfWatch:
-    """Takes a sample every `EACH` seconds while an event loop runs. `late` has the delays of the sampling timer in ns,
-    each reduced by one millisecond. `shares` are the CPU time of the process divided by the wall time, for each second.
+    """Takes a sample every `EACH` seconds while an event loop runs.
 
-    A loop that blocks for a second misses the other samples of that second. They are counted with the delays that they
-    would have had. Otherwise, a long stall would be only one sample among many, and a percentile would not show it.
+    `late` contains the delays of the sampling timer in ns, each reduced by one millisecond. `shares` contains, for each
+    second, the CPU time of the process divided by the wall time.
+
+    If the loop blocks, it misses samples. Missed samples are added with the delays that they would have had. Otherwise,
+    a long stall would be only one sample among many, and a percentile would not show it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,7 +51,7 @@ class SelfWatch:
             self._handle.cancel()
 
     def document(self) -> dict[str, object]:
-        """Return the measurements: delays in ms, CPU time in seconds and as shares of a core."""
+        """Return the measurements as JSON. Delays are in ms. CPU time is in seconds, and as a share of a core."""
         late = sorted(self.late)
         wall = time.monotonic() - self._wall_began
         cpu = time.process_time() - self._cpu_began
@@ -83,8 +82,10 @@ class SelfWatch:
 
 
 def raise_descriptors(wanted: int) -> tuple[int, int]:
-    """Raise the soft limit on open files to `wanted`, if the hard limit allows it. Return the soft and the hard
-    limit."""
+    """Raise the soft limit on open files to `wanted`, or to the hard limit if that is lower.
+
+    Return the soft and the hard limit.
+    """
     if resource is None:
         return wanted, wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -97,7 +98,7 @@ def raise_descriptors(wanted: int) -> tuple[int, int]:
 
 
 def open_descriptors() -> int:
-    """Return the number of open files. Return 0 if it is unknown."""
+    """Return the number of open file descriptors of this process. Return 0 if it is unknown."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Parse HTTP/1.1 responses from pieces of any size.
+"""Parse HTTP/1.1 responses while they arrive.
 
 A body is chunked, has `Content-Length`, or ends with the connection. Source: RFC 9112.
 """
@@ -10,14 +10,14 @@ from enum import Enum
 MOST_HEAD = 64 << 10
 _MOST_LINE = 4096
 _MARKS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
-"""The byte sequences that end the headers. A LF without a CR also ends a line (RFC 9112, section 2.2)."""
+"""The byte sequences that end the headers. An LF without a CR also ends a line (RFC 9112, section 2.2)."""
 _MOST_MARK = max(map(len, _MARKS))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class BadAnswer(ValueError):
-    """The bytes are not a complete HTTP response. The message gives the reason."""
+    """The data is not a complete HTTP response. The message is the reason."""
 
 
 class Framing(Enum):
@@ -29,9 +29,11 @@ class Framing(Enum):
 
 
 class AnswerReader:
-    """Parses one response. `status` is 0 until the headers are complete. `headers` have lower-case names; the values of
-    repeated headers are joined by a comma. `done` is true if the body is complete. Interim responses (1xx) are
-    skipped."""
+    """Parses one response. Interim responses (1xx) are skipped.
+
+    `status` is 0 until the headers are complete. `headers` have lower-case names. The values of repeated headers are
+    joined by a comma. `done` is true if the body is complete.
+    """
 
     def __init__(self) -> None:
         self.status = 0
@@ -39,15 +41,17 @@ class AnswerReader:
         self.framing = Framing.CLOSE
         self.done = False
         self._held = bytearray()
-        self._searched = 0  # the search for the end of the headers continues at this held byte
-        self._left = 0  # missing bytes of the body, or of the chunk and its line ending
+        self._searched = 0  # the position in `_held` at which the search for the end of the headers continues
+        self._left = 0  # bytes still to come of the body, or of the chunk and its line ending
         self._trailers = False
         self._trailing = 0
-        self._between = False  # the next byte begins a chunk
+        self._between = False  # whether the next byte begins a chunk
 
     def feed(self, data: bytes) -> bytes:
-        """Read the next piece, and return its part of the body. Raises `BadAnswer`. Data after the end is ignored,
-        because each connection is used only once.
+        """Parse the next bytes of the response, and return the bytes of the body in them.
+
+        Bytes after the end of the response are ignored, because each connection is used only once. Raises `BadAnswer`
+        if the response is invalid.
         """
         if self._between and (whole := _one_chunk(data)) is not None:
             return whole
@@ -68,7 +72,7 @@ class AnswerReader:
         return found
 
     def left(self) -> int:
-        """Return the number of bytes of the body that have not arrived. Valid only with `Content-Length`."""
+        """Return the number of bytes of the body that are still to come. Valid only with `Content-Length`."""
         return self._left
 
     def close(self) -> None:
@@ -76,9 +80,9 @@ class AnswerReader:
         if self.done:
             return
         if not self.status:
-            raise BadAnswer("the connection ended before the head of an answer" if self._held else "no answer came")
+            raise BadAnswer("the connection ended before the headers were complete" if self._held else "no answer came")
         if self.framing is not Framing.CLOSE:
-            raise BadAnswer("the connection ended in the middle of the answer")
+            raise BadAnswer("the connection ended before the answer was complete")
         self.done = True
 
     def _taken(self, count: int) -> bytes:
@@ -87,21 +91,23 @@ class AnswerReader:
         return found
 
     def _head(self) -> bool:
-        """Parse the headers, and skip interim responses. Return whether the headers of the final response are
-        complete."""
+        """Parse the headers, and skip interim responses.
+
+        Return whether the headers of the final response are complete.
+        """
         while True:
             end = _end_of_head(self._held, self._searched)
             if end is None:
                 self._searched = max(0, len(self._held) - _MOST_MARK + 1)
                 if len(self._held) > MOST_HEAD:
-                    raise BadAnswer(f"the head of the answer is over {MOST_HEAD >> 10} KiB")
+                    raise BadAnswer(f"the headers are larger than {MOST_HEAD >> 10} KiB")
                 if self._held and not b"HTTP/".startswith(bytes(self._held[:5])):
                     raise BadAnswer("the answer is not HTTP")
                 return False
             head = self._taken(end)
             self._searched = 0
             if len(head) > MOST_HEAD:
-                raise BadAnswer(f"the head of the answer is over {MOST_HEAD >> 10} KiB")
+                raise BadAnswer(f"the headers are larger than {MOST_HEAD >> 10} KiB")
             status, self.headers = _read_head(head)
             if 100 <= status < 200 and status != 101:
                 continue
@@ -122,7 +128,7 @@ class AnswerReader:
             numbers = {one.strip() for one in length.split(",")}
             number = numbers.pop()
             if numbers or not (number.isascii() and number.isdigit()) or len(number) > 18:
-                raise BadAnswer(f"the length of the answer is {length[:40]!r}")
+                raise BadAnswer(f"the Content-Length is not valid: {length[:40]!r}")
             self.framing, self._left = Framing.LENGTH, int(number)
             self.done = self._left == 0
 
@@ -141,7 +147,7 @@ class AnswerReader:
             if self._left:
                 ending = held[at : at + self._left]
                 if ending != b"\r\n"[2 - self._left :][: len(ending)]:
-                    raise BadAnswer("a chunk is longer than it says")
+                    raise BadAnswer("a chunk is longer than its stated size")
                 at += len(ending)
                 self._left -= len(ending)
                 if self._left:
@@ -150,7 +156,7 @@ class AnswerReader:
             end = held.find(b"\r\n", at)
             if end < 0:
                 if len(held) - at > _MOST_LINE:
-                    raise BadAnswer("a line of the chunked coding is too long")
+                    raise BadAnswer("the line with a chunk size or trailer is too long")
                 break
             line = bytes(held[at:end])
             at = end + 2
@@ -162,7 +168,7 @@ class AnswerReader:
                 continue
             size = line.partition(b";")[0].strip(b" \t")
             if not size or len(size) > 12 or not _HEX.issuperset(size):
-                raise BadAnswer(f"the size of a chunk is {line[:40]!r}")
+                raise BadAnswer(f"a chunk size is not valid: {line[:40]!r}")
             number = int(size, 16)
             if number:
                 self._left = number + 2
@@ -173,9 +179,9 @@ class AnswerReader:
 
 
 def _one_chunk(data: bytes) -> bytes | None:
-    """Return the content of a piece that is exactly one chunk. Return None for other pieces.
+    """Return the content if the data is exactly one chunk. Return None otherwise.
 
-    Most pieces are exactly one chunk.
+    This is the usual case, so it is checked before the data is parsed.
     """
     line = data.find(b"\r\n", 0, 10)
     size = data[:line]
@@ -186,8 +192,10 @@ def _one_chunk(data: bytes) -> bytes | None:
 
 
 def _end_of_head(held: bytearray, start: int) -> int | None:
-    """Return the position after the headers, which end with an empty line. The search begins at `start`. A LF without a
-    CR also ends a line (RFC 9112, section 2.2)."""
+    """Return the position after the empty line that ends the headers. Return None if it has not arrived.
+
+    The search begins at `start`.
+    """
     ends = [at + len(mark) for mark in _MARKS if (at := held.find(mark, start)) >= 0]
     return min(ends, default=None)
 
@@ -199,14 +207,14 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
     if not (len(version) == 8 and version.startswith(b"HTTP/1.") and version[7:].isdigit()):
         raise BadAnswer("the answer is not HTTP/1")
     if len(words) < 2 or len(words[1]) != 3 or not words[1].isdigit() or words[1][:1] == b"0":
-        raise BadAnswer(f"the status line is {lines[0][:40]!r}")
+        raise BadAnswer(f"the status line is not valid: {lines[0][:40]!r}")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         if not line:
             continue
         name, colon, value = line.partition(b":")
         if not colon or not name or not _TOKEN.issuperset(name):
-            raise BadAnswer(f"a header line is {line[:40]!r}")
+            raise BadAnswer(f"a header line is not valid: {line[:40]!r}")
         key, text = name.decode("ascii").lower(), value.strip(b" \t").decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return int(words[1]), headers

@@ -1,4 +1,4 @@
-"""Build the client as one file for Python 3.11 or newer. The same sources give the same bytes."""
+"""Build the client as one file for Python 3.11 or newer. Equal sources produce identical files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def client_file() -> bytes:
-    """Return the zipapp as bytes."""
+    """Return the zipapp of the client as bytes."""
     here = Path(__file__).parent
     files = {"__main__.py": _START}
     for package in ("patchstack", "patchstack/llama"):

@@ -78,7 +78,7 @@ def test_bytes_that_are_no_answer_end_the_exchange_and_are_reported_when_they_ar
     exchange, transport = exchange_of([HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"zz\r\n\r\n"])
     assert (exchange.over, exchange.failure, transport.aborted) == (True, "", True)
     got = read_answer(exchange.reader, exchange.body(), exchange.failure)
-    assert got.failure == "the size of a chunk is b'zz'"
+    assert got.failure == "a chunk size is not valid: b'zz'"
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 99999999\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n", b"\r\n"])
