@@ -116,7 +116,7 @@ def test_a_server_that_is_not_there_or_never_ready(tmp_path: Path) -> None:
     with scripted_server(tmp_path / "s", [[(0, "x")]]) as server:
         done = start_client(tmp_path / "b", a_plan(server.url, prompts="text", ready=0.0))
         said, _ = done.communicate(timeout=60)
-    assert done.returncode == 3 and b"no /tokenize" in said
+    assert done.returncode == 3 and b"does not support /tokenize" in said
 
 
 def test_a_server_that_loads_for_ever_is_not_waited_for_for_ever(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ class AnswerReader:
             end = held.find(b"\r\n", at)
             if end < 0:
                 if len(held) - at > _MOST_LINE:
-                    raise BadAnswer("the line with a chunk size or trailer is too long")
+                    raise BadAnswer("a line with a chunk size or a trailer is too long")
                 break
             line = bytes(held[at:end])
             at = end + 2

@@ -1,3 +1,6 @@
-"""Read the traces that llama.cpp, this series and the notebook's forks print. The package defines their formats, counts
-the records of a log in one pass, checks their consistency, and evaluates expectations. Gates and `trace` both use the
-package, and neither imports the other. The package opens no file and gives no verdict."""
+"""Read the traces that llama.cpp, this series and the notebook's forks print.
+
+This package defines the formats of the traces, counts the records of a log in one pass, checks their consistency, and
+evaluates expectations. It is used by gates and by the command `trace`, which do not import each other. It opens no
+files and does not judge results.
+"""

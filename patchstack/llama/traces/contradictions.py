@@ -1,9 +1,11 @@
 """Check that the figures of a log are consistent.
 
-A summary counts all calls. Records may be limited in number. Both come from the same calls, so sums must equal totals,
-counters must match histograms, and the reported number of lines must equal the number of lines in the log. A
-contradiction is reported with both values. It also names the figures that must not be used. These are all counts of
-records if records are lost or duplicated, or a counter if it contradicts a histogram.
+A summary counts all calls. The number of records may be limited. Both describe the same calls. Therefore sums must
+equal totals, counters must match histograms, and the reported number of lines must equal the number of lines in the
+log.
+
+A contradiction is reported with both values and with the figures that must not be used. If records are lost or
+duplicated, no count of records may be used. If a counter contradicts a histogram, neither may be used.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ RECORDS = "records"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheck:
-    """A check of a trace. `said` and `found` are the two sides as text. `holds` is None if the log does not show the
-    result. `spoils` has the figures that must not be used if the check fails: `RECORDS`, or keys of the summary."""
+    """A check of a trace.
+
+    `said` and `found` are the two compared values as text. `holds` is None if the log does not show the result. If the
+    check fails, `spoils` contains the figures that must not be used: `RECORDS`, or keys of the summary.
+    """
 
     trace: str
     what: str
@@ -48,7 +53,7 @@ class LogCheck:
 
 
 def findings(reading: Reading) -> tuple[LogCheck, ...]:
-    """Return all checks of a log, in the order of the traces. Checks that succeed are included."""
+    """Return the results of all checks of a log, in the order of the traces. Successful checks are included."""
     return tuple(_findings(reading))
 
 
@@ -207,7 +212,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Return whether a counter of the summary requires records, but no record in the log adds to it."""
+    """Return whether a counter in the summary counts records, but the log has no such records."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (
@@ -229,7 +234,7 @@ def _within_summary(summary: Summary) -> Iterator[LogCheck]:
     """Yield the checks of the figures in one summary."""
     name, counters = summary.format.name, summary.counters
     if "other" in counters:
-        return  # the summary does not list all of its parts
+        return  # the counter `other` combines several figures, so sums cannot be checked
     total = counters["lines"] + counters["dropped"]
     routes = summary.format.routes
     if routes and name != CUDA_GRAPH.name:
@@ -279,8 +284,10 @@ def _within_summary(summary: Summary) -> Iterator[LogCheck]:
 
 
 def _histograms(summary: Summary) -> Iterator[LogCheck]:
-    """Yield two checks for each histogram: it has as many values as there are calls, and their total is possible for
-    its buckets."""
+    """Yield up to two checks for each histogram.
+
+    The number of its values must equal the number of calls. The total of the values must be possible for its buckets.
+    """
     name, counters = summary.format.name, summary.counters
     for key, histogram in summary.histograms.items():
         route, _, field = key.rpartition(".")
@@ -327,13 +334,13 @@ def _sum(summary: Summary, whole: str, parts: list[str]) -> LogCheck:
 
 
 def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram], *, speculation: bool) -> range | None:
-    """Return the possible numbers of decode-only steps, from the histograms of a summary.
+    """Return the possible numbers of decode-only steps, computed from the histograms of a summary.
 
-    The counter of the summary is not used. Return None if the summary has no histograms.
+    The summary's own counter is not used. Return None if the summary does not have the histograms.
 
-    A step with decode tokens and without prompt tokens is decode-only. A step is also decode-only if it has at least as
-    many decode tokens as prompts were ever started, because then all prompts have been read. With speculation this is
-    not true, because a slot can have several tokens.
+    A step with decode tokens and without prompt tokens is decode-only. A step is also decode-only if its number of
+    decode tokens is at least the number of prompts that were ever started, because then all prompts have been read.
+    This is not true with speculation, because a slot can then have several decode tokens in one step.
     """
     prompt, decode = histograms.get("prompt_hist"), histograms.get("decode_hist")
     if prompt is None or decode is None:
@@ -425,8 +432,7 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
             spoils=(RECORDS, "cells"),
             most=not complete,
         )
-    # `place` counts ubatches, and each ubatch has one record per stream. Only the other counters equal the number of
-    # records.
+    # `place` is not compared, because it counts ubatches, and an ubatch has one record per stream.
     for event in ("defrag", "fallback", "full", "desync"):
         if event in said.counters:
             yield _finding(
@@ -440,7 +446,7 @@ def _paged(trace: Trace) -> Iterator[LogCheck]:
 
 
 def _within_records(trace: Trace) -> Iterator[LogCheck]:
-    """Yield the checks of values in a record that follow from other values of the record."""
+    """Yield the checks of values that can be computed from other values of the same record."""
     rules = _RULES.get(trace.name)
     if rules is None:
         return

@@ -1,11 +1,12 @@
-"""Check expectations of a log, such as `route=mmq type=nvfp4 >= 1000`. Expectations are evaluated on counts, not on the
-text of the log.
+"""Check expectations about the counts of records in a log, such as `route=mmq type=nvfp4 >= 1000`.
+
+An expectation has this form:
 
     [trace=NAME] key=value … [>= N]
 
-An expectation counts the records that have these values. A value may contain `*`. A type may be a name or a number. The
-comparison may also be `<=`, `==`, `>` or `<`; the default is `>= 1`. A limited trace has only the first records, so
-their count is a lower bound. For a single route, the count comes from the summary, which includes all calls.
+It counts the records that have these values. A value may contain `*`. A type may be a name or a number. The comparison
+may also be `<=`, `==`, `>` or `<`. The default is `>= 1`. A limited trace has only the first records, so their count is
+a lower bound. For a single route, the count comes from the summary, which includes all calls.
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """An expectation. `terms` are keys with the patterns of their values. `trace` is the name of the trace; None means
-    any trace. `sign` is the comparison and `number` the value to compare with."""
+    """An expectation.
+
+    `trace` is the name of the trace, or None for any trace. `terms` are keys with the patterns of their values. The
+    count is compared with `number`, with the operator `sign`.
+    """
 
     text: str
     trace: str | None
@@ -48,14 +52,17 @@ class Expectation:
     number: int
 
     def holds(self, count: int) -> bool:
-        """Return whether a count is as expected."""
+        """Return whether a count meets the expectation."""
         return _SIGNS[self.sign](count, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of an expectation. `holds` is None if the log does not show the result. `count` is the number that was
-    compared; None if nothing was counted. `why` explains the result and the source of the count."""
+    """The result of an expectation.
+
+    `holds` is None if the log does not show the result. `count` is the number that was compared, or None if nothing was
+    counted. `why` explains the result and the source of the count.
+    """
 
     expectation: Expectation
     holds: bool | None
@@ -64,7 +71,7 @@ class Answer:
 
 
 def read_expectation(text: str) -> Expectation:
-    """Parse an expectation. Raises `UsageError`."""
+    """Parse an expectation. Raises `UsageError` if the text is not a valid expectation."""
     if len(text) > _LONGEST:
         raise ExpectationUnusable(f"the expectation has more than {_LONGEST} characters: {text[:40]!r}…", hint=_HINT)
     found = _SHAPE.match(text.strip())
@@ -83,7 +90,7 @@ def read_expectation(text: str) -> Expectation:
         else:
             terms.append((key, _pattern(key, value)))
     if not terms:
-        raise ExpectationUnusable(f"{text!r} is not an expectation: it names no key=value", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is not an expectation: it contains no key=value", hint=_HINT)
     number = (found["number"] or "1").replace(",", "").replace("_", "")
     if not number.isdigit():
         raise ExpectationUnusable(f"{text!r} is not an expectation: {found['number']!r} is not a number", hint=_HINT)
@@ -98,7 +105,7 @@ def _named(value: str, text: str) -> str:
     if name in (one.name for one in FORMATS) or name.startswith("LLAMA_"):
         return name
     known = ", ".join(one.name for one in FORMATS if " " not in one.name)
-    raise UnknownName(f"{text!r} names an unknown trace", hint=f"trace= is one of {known}")
+    raise UnknownName(f"{text!r} names an unknown trace", hint=f"the known traces are {known}")
 
 
 def _pattern(key: str, value: str) -> str:
@@ -108,7 +115,10 @@ def _pattern(key: str, value: str) -> str:
 
 
 def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogCheck]) -> Answer:
-    """Return the result of an expectation for a log. Raises `UsageError` if several traces of the log match it."""
+    """Return the result of an expectation for a log.
+
+    Raises `UsageError` if several traces match it, or if the named trace does not have its keys.
+    """
     named = [one for one in reading.traces if expectation.trace in (None, one.name)]
     keys = [key for key, _ in expectation.terms]
     able = [one for one in named if all(key in _keys_of(one) for key in keys)]
@@ -117,19 +127,19 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
             unknown = ", ".join(key for key in keys if key not in _keys_of(named[0]))
             raise UnknownName(
                 f"records of {expectation.trace} have no {unknown}",
-                hint=f"they are counted by {', '.join(_keys_of(named[0]))}",
+                hint=f"its keys are {', '.join(_keys_of(named[0]))}",
             )
         what = f"{expectation.trace}" if expectation.trace is not None else f"with {', '.join(keys)}"
         return Answer(
             expectation=expectation, holds=None, count=None, why=f"the log has no records {what}: nothing was traced"
         )
-    # If several traces have these keys, exclude the traces without a matching record.
+    # Several traces may have these keys, so ignore those without a matching record.
     counts = {one.name: (one, _count(one, expectation)) for one in able}
     matching = [name for name, (_, count) in counts.items() if count] or list(counts)
     if len(matching) > 1:
         raise AmbiguousName(
             f"{expectation.text!r} could mean {' or '.join(matching)}",
-            hint=f"say which: 'trace={matching[0]} {expectation.text}'",
+            hint=f"specify the trace: 'trace={matching[0]} {expectation.text}'",
         )
     trace, count = counts[matching[0]]
     spoiled = [one for one in findings if one.trace in (trace.name, "log") and one.holds is False]
@@ -182,8 +192,11 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
 
 
 def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[LogCheck]) -> int | None:
-    """Return the count from the summary, which includes all calls. Return None unless the expectation has one term, for
-    a route or a type, and the summary counts it."""
+    """Return the count from the summary, which includes all calls.
+
+    Return None if the expectation has several terms, if its term is not a route or a type, or if the summary does not
+    count it.
+    """
     if not trace.summaries or len(expectation.terms) != 1:
         return None
     key, pattern = expectation.terms[0]

@@ -1,8 +1,8 @@
-"""Define the records that patchstack knows.
+"""Define the formats of the trace records that patchstack can read.
 
-Each has a name in a log, and keys with their types. Sources: docs/reference/traces.md and docs/reference/kv-paged.md
-for the records of this series. All other records are described in the notebook of the fork that the series follows. A
-bracketed name of that fork that is not listed here is also read, with the keys of its first record.
+The records of this series are described in docs/reference/traces.md and docs/reference/kv-paged.md. All other records
+are described in the notebook of the fork that the series follows. Records of this fork with a bracketed name are read
+even if they are not listed here. Their keys are the keys of the first record.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ SIGNED_KEYS = frozenset(("spec_i_first", "spec_i_last", "seq"))
 class Format:
     """A kind of record.
 
-    - `name`: its name in patchstack; `text`: the beginning of its line; `summary`: the beginning of its summary's line.
+    - `name`: the name of the record in patchstack.
+    - `text`: the beginning of a record's line.
+    - `summary`: the beginning of the summary's line.
     - `keys`: the keys of every record.
-    - `by`: the keys by which records are counted. Sequence numbers and positions are not among them.
-    - `numbers`: keys that are missing only in records that just give a reason.
-    - `tokens`: the key with the number of tokens of a call.
-    - `routes`: the counters of the summary that add up to all calls.
-    - `counted`: whether its summary has `lines` and `dropped`, which also count the records beyond the limit.
+    - `by`: the keys by which records are counted. They do not include sequence numbers and positions.
+    - `numbers`: the additional keys of records whose event is not `stock`.
+    - `tokens`: the key for the number of tokens of a call.
+    - `routes`: the counters in the summary whose sum is the number of calls.
+    - `counted`: whether the summary has the counters `lines` and `dropped`. Together, they count all calls.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Format:
 
     @property
     def open(self) -> bool:
-        """Whether only its name is known, so that its keys are taken from its first record."""
+        """Whether only the name is known. The keys are then the keys of the first record."""
         return not self.keys and self.summary is None
 
 
@@ -155,7 +157,7 @@ FORMATS = (
 
 
 def bracketed(name: str) -> Format:
-    """Return the format of a bracketed name that is not listed: `[LLAMA_…] key=value …`."""
+    """Return the format for a bracketed name that is not listed: `[LLAMA_…] key=value …`."""
     return Format(name=name, text=f"[{name}] ")
 
 
@@ -163,9 +165,9 @@ _TOKENS = ("ncols_max", "src1_ncols", "ne11", "ne1", "ne2")
 
 
 def tokens_key(kind: Format, keys: tuple[str, ...]) -> str | None:
-    """Return the key with the number of tokens of a call. Return None if no key has it.
+    """Return the key for the number of tokens of a call. Return None if no such key exists.
 
-    For an unknown format, the key is searched for among the keys of the record.
+    For an open format, search the keys of the record.
     """
     if kind.tokens is not None or not kind.open:
         return kind.tokens

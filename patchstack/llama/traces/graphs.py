@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# `blk.7.`, `cache_k_l7`, `node_123` and `leaf_12`, `Qcur-7` and `Qcur-7_(view)`; a number after `#` counts copies.
+# Numbers in `blk.7.`, `cache_k_l7`, `node_123`, `leaf_12`, `Qcur-7`, `Qcur-7_(view)`, and after `#` (copies).
 _NUMBERED = re.compile(
     r"(?<=blk\.)\d+(?=\.)|(?<=_l)\d+(?=$|[_ (#])|(?<=node_)\d+|(?<=leaf_)\d+|(?<=[A-Za-z_])-\d+(?=$|[_ )#])|#\d+"
 )
@@ -41,9 +41,12 @@ _LEAST_LENGTH = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graphs:
-    """The graphs of a trace. `whole` is the number of complete graphs. `calls` is the number of records in each of
-    them; None if the graphs differ. `cut` is the number of records after the last complete graph. `known` is false if
-    the records do not show whether the last graph is complete."""
+    """The graphs of a trace.
+
+    `whole` is the number of complete graphs. `calls` is the number of records in each complete graph, or None if this
+    number differs between graphs. `cut` is the number of records after the last complete graph. `known` is false if the
+    records do not show whether the last graph is complete.
+    """
 
     whole: int
     calls: int | None
@@ -93,9 +96,10 @@ class NamedGraphs:
     def odd(self, *, alone: bool) -> int:
         """Return the number of graphs that seem to have a duplicate or damaged line.
 
-        There are three cases. First, a tensor occurs twice in the graph, but in no other graph. Second, a name is the
-        beginning of a name in a graph that is otherwise equal. Third, the graph consists only of the first line of the
-        others. The third case is ignored if a record may be `alone` in its graph.
+        There are three cases. First, a tensor occurs twice in this graph, but not in any other graph. Second, a name is
+        the beginning of the corresponding name in a graph that is otherwise equal. Third, the graph has only one
+        record, with which the other graphs begin. The third case does not count if `alone` is true, because a graph may
+        then have only one record.
         """
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
@@ -111,8 +115,11 @@ class NamedGraphs:
         return found
 
     def end(self) -> Graphs:
-        """Return the graphs. The last graph is complete if its names are those of an earlier graph. It is cut if they
-        are only the beginning of an earlier graph."""
+        """Return the graphs.
+
+        The last graph is complete if it has the same names as an earlier graph. It is truncated if its names are only
+        the beginning of an earlier graph.
+        """
         last = tuple(self.current)
         lengths = {len(shape) for shape in self.shapes}
         if not self.shapes or self.lost or not last:
@@ -126,8 +133,10 @@ class NamedGraphs:
 
 
 def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two graphs differ in exactly one name, which is cut in the first graph. Differences in node
-    numbers are ignored."""
+    """Return whether two graphs differ in exactly one name, and this name is truncated in the first graph.
+
+    Names that differ only in a layer or node number do not count as truncated.
+    """
     if len(shape) != len(other):
         return False
     different = [(mine, theirs) for mine, theirs in zip(shape, other, strict=True) if mine != theirs]
@@ -139,9 +148,10 @@ def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class UnnamedGraphs:
-    """Splits records that have only a token count.
+    """Splits records into graphs by their token counts, if they do not name tensors.
 
-    Consecutive records with the same number are a run. The length of a graph divides the length of each run.
+    Consecutive records with the same token count form a run. A run consists of complete graphs, so the length of a
+    graph divides the length of each run.
     """
 
     tokens: int | None = None
@@ -169,7 +179,7 @@ class UnnamedGraphs:
 
 
 def joined(parts: Sequence[Graphs]) -> Graphs | None:
-    """Return the sum of the graphs of several processes. Return None if there is no process."""
+    """Return the sum of the graphs of several processes. Return None if there are no processes."""
     if not parts:
         return None
     if not all(part.known for part in parts):

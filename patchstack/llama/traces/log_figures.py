@@ -1,4 +1,4 @@
-"""Add up llama.cpp's own figures line by line, and keep values over time in limited memory."""
+"""Add up the figures in llama.cpp's own lines, and store values over time in limited memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ LIMIT = 512
 
 @dataclass(slots=True)
 class Series:
-    """Values over time. Each of the `points` is the sum of `width` values. The last point may have fewer values; `open`
-    is the number of values in it. If there are `LIMIT` points, pairs of points are added, and `width` doubles."""
+    """Values over time, in at most `LIMIT` points.
+
+    Each point is the sum of `width` values. The last point may have fewer values. `open` is the number of values in the
+    last point. If `LIMIT` points are full, pairs of points are combined, and `width` doubles.
+    """
 
     columns: int
     width: int = 1
@@ -23,7 +26,7 @@ class Series:
     points: list[list[int]] = field(default_factory=list)
 
     def add(self, *values: int) -> None:
-        """Add the next values. There is one value for each column."""
+        """Add the next values, one for each column."""
         if not self.points or self.open == self.width:
             if len(self.points) == LIMIT:
                 pairs = zip(self.points[::2], self.points[1::2], strict=True)
@@ -46,7 +49,7 @@ _SHOWN = 20
 
 
 class LogFigures:
-    """Adds up lines of llama.cpp. `log` returns the result."""
+    """Adds up the figures in llama.cpp's lines. `log` returns the result."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, bool], TimeSum] = {}
@@ -105,7 +108,7 @@ class LogFigures:
         rate = line.per_second
         if line.tokens and rate is not None and math.isfinite(rate) and line.milliseconds > 1:
             told = 1000 * line.tokens / line.milliseconds
-            # Both figures are printed with two digits.
+            # The tolerance covers the rounding: both figures are printed with two decimals.
             if abs(told - rate) > 0.006 + 0.006 * told / line.milliseconds:
                 self._disagree(
                     f"{line.what}: {line.tokens} tokens in {line.milliseconds} ms are {told:.2f} a second, not {rate}"
@@ -166,7 +169,7 @@ def mean_length(rates: tuple[str, ...]) -> float:
 
 
 def acceptance_problems(line: Acceptance) -> list[str]:
-    """Return the contradictions between the figures of a line that rounding does not explain."""
+    """Return the contradictions between the figures of a line. Rounding differences are ignored."""
     problems = []
     if line.accepted > line.generated:
         problems.append(f"draft acceptance: {line.accepted} accepted of {line.generated} generated")
@@ -181,7 +184,7 @@ def acceptance_problems(line: Acceptance) -> list[str]:
         if line.mean is not None and line.rates:
             digits = len(line.mean.partition(".")[2])
             told = mean_length(line.rates)
-            # The rates are also rounded.
+            # The tolerance also covers the rounding of the rates.
             if abs(told - float(line.mean)) > 0.51 * 10**-digits + 0.00051 * len(line.rates) + 1e-9:
                 problems.append(f"mean acceptance length: 1 + {' + '.join(line.rates)} is {told:g}, not {line.mean}")
     except (ValueError, ArithmeticError):

@@ -1,7 +1,7 @@
-"""Parse llama.cpp's own lines.
+"""Parse the lines in which llama.cpp reports its own figures.
 
-The lines report times, reused graphs, acceptance of drafts, buffers, state checkpoints and sizes. A server prints the
-times of each request. The other tools print the times of the whole run.
+The figures are times, reused graphs, draft acceptance, buffers, state checkpoints and sizes. A server prints the times
+of each request. The other tools print the times of the whole run.
 
 Sources: `print_timings` and the checkpoints of `tools/server/server-context.cpp`, `common_perf_print` in
 `common/sampling.cpp`, `common_speculative_print_stats` in `common/speculative.cpp`, `llama_perf_context_print` and the
@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 _REQUEST = re.compile(r"\bid +\d+ \| task -?\d+ \|")
-# Repetitions are limited, so that matching a long line takes linear time.
+# The number of repetitions is limited, so that matching a long line takes linear time.
 _NUMBER = r"(-?\d{1,15}(?:\.\d{1,9})?|-?nan|-?inf)"
 _RATES = r"[\d., ]{0,800}"
 _LINE = re.compile(
@@ -41,7 +41,7 @@ _LINE = re.compile(
         )
     )
 )
-# These are searched first, because most lines contain none of them.
+# These marks are searched first, because most lines contain none of them.
 _MARKS = re.compile(
     rb" time =|graphs reused =|draft acceptance =|#gen tokens =|buffer size =|context checkpoint|forcing full prompt"
     rb"|llama_context: n_|print_info: "
@@ -50,9 +50,12 @@ _MARKS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
-    """A time. `what` is `prompt eval`, `eval`, `total` or `load`. `of_request` is true for the time of one request, and
-    false for the whole run. `tokens` is None if the line has no token count. `per_token` (ms) and `per_second` are the
-    figures in the line."""
+    """A reported time.
+
+    `what` is `prompt eval`, `eval`, `total` or `load`. `tokens` is None if the line has no token count. `per_token`
+    (ms) and `per_second` are the figures in the line. `of_request` is true for the time of one request, and false for
+    the time of the whole run.
+    """
 
     what: str
     milliseconds: float
@@ -64,7 +67,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reused:
-    """The number of graphs that llama.cpp has reused in this context."""
+    """The number of graphs that llama.cpp has reused in a context so far."""
 
     count: int
     of_request: bool
@@ -72,8 +75,11 @@ class Reused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """The counts of drafted and accepted tokens. `ratio`, `mean` and `rates` are text, with the digits of the line.
-    `of_request` is true for one request, and false for the whole run until then."""
+    """The counts of drafted and accepted tokens.
+
+    `ratio`, `mean` and `rates` are the printed texts. `of_request` is true for one request, and false for the whole run
+    up to this line.
+    """
 
     accepted: int
     generated: int
@@ -94,8 +100,11 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """An event of a slot's state checkpoint: `created`, `restored`, `erased invalidated` or `erasing old`. The event
-    `full` means that the whole prompt is processed again."""
+    """An event of a slot's state checkpoint.
+
+    `event` is `created`, `restored`, `erased invalidated`, `erasing old` or `full`. `full` means that the whole prompt
+    is processed again.
+    """
 
     event: str
     mib: float | None = None
@@ -104,7 +113,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A size of the context, or a property of the model. Settings are part of the workload."""
+    """A size of the context, or a property of the model."""
 
     name: str
     value: str
@@ -114,7 +123,7 @@ LogLine = Time | Reused | Acceptance | Buffer | Checkpoint | Setting
 
 
 def read_log_line(line: bytes) -> LogLine | None:
-    """Parse a plain line of llama.cpp. Return None if it is not a known line."""
+    """Parse a plain line of llama.cpp. Return None if the line reports none of these figures."""
     if _MARKS.search(line) is None:
         return None
     text = line.decode("utf-8", "replace")

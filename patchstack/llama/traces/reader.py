@@ -1,8 +1,8 @@
-"""Read a log block by block, in limited memory. Equal lines are parsed once.
+"""Read a log block by block, in limited memory.
 
-Traces repeat: a model of 40 layers prints the same few thousand lines millions of times. Therefore each line is first
-looked up in a table, and parsed only if it is not found. The tables have limits for every log. Records that exceed a
-limit are counted and reported.
+Traces repeat: a model with 40 layers prints the same few thousand lines millions of times. Therefore each line is first
+looked up in a table of parsed lines, and parsed only if it is not in this table. The sizes of all tables are limited.
+Records that exceed a limit are counted and reported.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ class _Tally:
             self.recent.append(cell)
 
     def measure(self, record: Record) -> None:
-        """Add the values by which records are not counted.
+        """Add up the values of a record that are not counted in cells.
 
-        These are steps and tokens, or events of a cache.
+        For the trace `serving`, these are the step and its tokens. For `kv_paged`, they are the events of a cache.
         """
         values = record.values
         if self.format is SERVING:
@@ -129,7 +129,7 @@ class _Tally:
                 self.last[place] = dict(values)
 
     def end_process(self, summary: Summary | None) -> None:
-        """End a process. `summary` is None at the end of a file."""
+        """Finish the counts of one process. `summary` is None at the end of a file."""
         if summary is not None:
             self.summaries.append(summary)
             if self.format.counted and summary.lines != self.since:
@@ -145,11 +145,11 @@ class _Tally:
         if follower is None:
             return
         if self.named is not None and not self.mixed:
-            # If CUDA replays a graph, only the parts that other backends compute have records.
+            # If CUDA replays a graph, only the operations on other backends are recorded, maybe only one.
             self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:
-            # No record was dropped, so the records after the last complete graph are a smaller graph.
+            # No record was dropped, so the records after the last complete graph are not a truncated graph.
             part = Graphs(whole=part.whole, calls=part.calls, cut=0, known=part.known and part.cut == 0)
         self.parts.append(part)
         if part.known and part.cut and part.cut <= len(self.recent):
@@ -191,7 +191,7 @@ class _Tally:
 
 
 class Reader:
-    """Reads a log block by block. `feed` reads bytes, `next_file` ends a file, and `reading` ends the log."""
+    """Reads a log block by block. `feed` reads bytes, `next_file` ends a file, and `reading` returns the result."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Entry | LogLine | None] = {}
@@ -242,7 +242,7 @@ class Reader:
         self._keep(carry)
 
     def _keep(self, carry: bytes) -> None:
-        """Keep an incomplete line. If it becomes too long, keep only its end."""
+        """Store an incomplete line until its end arrives. If the line is too long, store only its last part."""
         if len(carry) > MAX_LINE:
             cut = len(carry) - KEPT_TAIL
             self._torn += sum(found.start() < cut for found in records.names_in(carry))
@@ -251,7 +251,7 @@ class Reader:
         self._carry = carry
 
     def next_file(self) -> None:
-        """End a file. A last line without a newline may be incomplete, so it is reported and not counted."""
+        """End a file. A last line without a newline may be incomplete, so it is not counted but reported."""
         if self._carry or self._skipped:
             self._has_unended = True
             self._overlong += self._skipped
@@ -303,7 +303,7 @@ class Reader:
             return _Entry(tally, None, None, None, -1, found)
         if not tally.keys:
             tally.keys = tuple(found.values) if found.format.open else found.format.by
-        # The layer is that of the destination, because a later layer may read the output of an earlier layer.
+        # Use the layer of the destination, because a later layer may read the output of an earlier layer.
         names = [str(found.values[key]) for key in ("dst", "src0") if found.values.get(key, "-") != "-"][:1]
         tokens = found.values.get(tokens_key(found.format, tally.keys) or "", -1)
         return _Entry(
@@ -349,5 +349,5 @@ class Reader:
             tally.unreadable[found.why] = Problem(
                 found.why, 1 + (seen.count if seen else 0), seen.line if seen else self._lines
             )
-            # The trace counts this line as written.
+            # The summary of the trace also counts this line.
             tally.since += tally.format.counted

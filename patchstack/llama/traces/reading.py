@@ -19,8 +19,11 @@ MORE = "(more)"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Equal records. `values` are their values, in the order of the trace's `keys`. `calls` is the number of records,
-    except those in an incomplete last graph. `left_out` is the number of records in an incomplete last graph."""
+    """The number of records with equal values.
+
+    `values` are the values, in the order of the trace's `keys`. `left_out` is the number of records in an incomplete
+    last graph. `calls` is the number of all other records.
+    """
 
     values: tuple[Value, ...]
     calls: int
@@ -29,8 +32,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Lines that name a record but cannot be parsed. `why` is the reason. `line` is the number of the first such
-    line."""
+    """Lines that name a record but cannot be parsed. `why` is the reason. `line` is the number of the first line."""
 
     why: str
     count: int
@@ -49,8 +51,10 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Values over time. `counts` has the number of samples in each point. `values` has the sums of each point, one for
-    each column."""
+    """Values over time, in points that combine several samples.
+
+    `counts` contains the number of samples in each point. `values` contains the sums of each point, one per column.
+    """
 
     columns: tuple[str, ...]
     counts: tuple[int, ...]
@@ -63,10 +67,11 @@ class Trace:
 
     - `keys`: the keys by which records are counted.
     - `cut`: the number of records that the trace cut at its maximum length.
-    - `overflowed`: the number of records after the table of shapes was full. Only their routes and types are counted.
+    - `overflowed`: the number of records that exceeded the table of shapes. Only their routes and types are counted.
     - `odd`: the number of graphs that seem to have a duplicate or damaged line.
     - `mixed`: whether the records of several processes are mixed between the summaries.
-    - `sums`: the totals of a cache's events; `last`: the last values for each cache and stream.
+    - `sums`: the totals of each event of a cache.
+    - `last`: the last values for each cache and stream.
     """
 
     format: Format
@@ -102,12 +107,15 @@ class Trace:
 
     @property
     def bounded(self) -> bool:
-        """Whether there may be calls without a record, because the limit was reached or may have been reached."""
+        """Whether some calls may have no record, because the trace reached its limit or may have reached it."""
         return self.dropped > 0 or not self.summaries or not self.format.counted
 
     def by(self, *keys: str, left_out: bool = False) -> dict[tuple[Value, ...], int]:
-        """Return the number of calls for each combination of values of these keys. With `left_out`, calls of an
-        incomplete last graph are included. A key that the trace does not have gets the value `-`."""
+        """Return the number of calls for each combination of values of these keys.
+
+        With `left_out`, calls of an incomplete last graph are included. If the trace does not have a key, its value is
+        `-`.
+        """
         places = [self.keys.index(key) if key in self.keys else None for key in keys]
         counts: dict[tuple[Value, ...], int] = {}
         for cell in self.cells:
@@ -116,8 +124,10 @@ class Trace:
         return {value: count for value, count in counts.items() if count}
 
     def numbers(self, key: str) -> Iterable[tuple[int, int]]:
-        """Yield the numeric values of a key, each with the number of records that have it. Records of an incomplete
-        last graph are included."""
+        """Yield each numeric value of a key, with the number of its records.
+
+        Records of an incomplete last graph are included.
+        """
         for (value,), count in self.by(key, left_out=True).items():
             if isinstance(value, int):
                 yield value, count
@@ -125,9 +135,9 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSum:
-    """The sum of the times of one kind.
+    """The total of the reported times of one kind.
 
-    `lines` is the number of lines. `tokens` is None if a line has no token count.
+    `lines` is the number of lines that report them. `tokens` is None if one of these lines has no token count.
     """
 
     lines: int
@@ -137,7 +147,7 @@ class TimeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferSeen:
-    """A buffer.
+    """The reported sizes of a buffer.
 
     `lines` is the number of lines that report it. `last` and `largest` are its last and its largest size, in MiB.
     """
@@ -149,7 +159,10 @@ class BufferSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsSeen:
-    """The events of one kind on state checkpoints: their number, and their total size in MiB and in tokens."""
+    """The events of one kind on state checkpoints.
+
+    `lines` is the number of events. `mib` and `tokens` are the total size of the checkpoints.
+    """
 
     lines: int
     mib: float
@@ -158,9 +171,11 @@ class CheckpointsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """llama.cpp's own figures. The keys of `times` are the kind, and whether it is the time of a request. `requests` is
-    the total acceptance of all requests. `runs` are the acceptance lines of the whole run. `settings` describe the
-    model and the sizes."""
+    """llama.cpp's own figures.
+
+    A key of `times` is the kind of time, and whether it is the time of a request. `requests` is the total acceptance of
+    all requests. `runs` are the acceptance lines for the whole run. `settings` describe the model and the sizes.
+    """
 
     times: Mapping[tuple[str, bool], TimeSum]
     reused_last: int | None

@@ -1,5 +1,4 @@
-"""Parse a line of a log. The result is the record or summary at its end, with tensor types and histograms, or the
-reason why the line cannot be parsed."""
+"""Parse the record or summary at the end of a log line, including its tensor types and histograms."""
 
 from __future__ import annotations
 
@@ -84,8 +83,10 @@ def read_histogram(text: str) -> Histogram | None:
 
 
 def power_bucket(value: int) -> Bucket:
-    """Return the bucket of a value in the traces of this series. The buckets are 0, 1, and the ranges between powers of
-    two."""
+    """Return the bucket of a value in the traces of this series.
+
+    The buckets are 0, 1, and the ranges between powers of two.
+    """
     if value <= 1:
         return Bucket(max(value, 0), max(value, 0))
     low = 1 << (value.bit_length() - 1)
@@ -93,8 +94,10 @@ def power_bucket(value: int) -> Bucket:
 
 
 def power_histogram(values: Iterable[tuple[int, int]]) -> Histogram:
-    """Return the histogram of values, with the buckets of this series' traces. Each value comes with its number of
-    occurrences."""
+    """Return the histogram of values, with the buckets of this series' traces.
+
+    `values` contains each value with its number of occurrences.
+    """
     counts: dict[Bucket, int] = {}
     for value, count in values:
         bucket = power_bucket(value)
@@ -103,7 +106,7 @@ def power_histogram(values: Iterable[tuple[int, int]]) -> Histogram:
 
 
 def of_counts(counts: Mapping[Bucket, int]) -> Histogram:
-    """Return the histogram with these buckets, which must not overlap."""
+    """Return the histogram with these counts. The buckets must not overlap."""
     return Histogram(tuple((bucket, counts[bucket]) for bucket in sorted(counts, key=_edge) if counts[bucket]))
 
 
@@ -126,7 +129,7 @@ def _edge(bucket: Bucket) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type of tensor. A block of `block` weights has `size` bytes."""
+    """A tensor type. A block of `block` weights has `size` bytes."""
 
     number: int
     name: str
@@ -183,20 +186,22 @@ def type_of(text: str) -> Type | None:
 
 
 def type_name(text: str) -> str:
-    """Return the canonical name of a type that is given by name or number. An unknown type keeps its text."""
+    """Return the canonical name of a type that is given by name or number. An unknown type is returned unchanged."""
     known = type_of(text)
     return known.name if known is not None else text
 
 
 def row_bytes(type_text: str, weights: int) -> int | None:
-    """Return the size of `weights` weights in bytes, in whole blocks. Return None for an unknown type."""
+    """Return the size of a row of weights in bytes, rounded up to whole blocks. Return None for an unknown type."""
     known = type_of(type_text)
     return None if known is None else -(-weights // known.block) * known.size
 
 
 CUT_AT = 1023
-"""The maximum length of a record in bytes. The trace cuts longer records, because its buffer has 1,024 bytes, including
-one byte for the line end."""
+"""The maximum length of a record in bytes.
+
+The trace truncates longer records, because its buffer has 1,024 bytes, including one byte for the line end.
+"""
 
 _ANSI = re.compile(rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _NUMBER = re.compile(r"\d{1,20}\Z")
@@ -215,8 +220,11 @@ Value = int | str
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record. `values` contains its values by key: types as canonical names, numbers as integers. `was_cut` is true
-    if the trace cut the record at its maximum length. The last pair is then omitted."""
+    """A record.
+
+    `values` contains its values by key. Types are canonical names, and numbers are integers. `was_cut` is true if the
+    trace truncated the record at its maximum length. The last pair is then omitted.
+    """
 
     format: Format
     values: Mapping[str, Value]
@@ -225,7 +233,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary: its counters, and its histograms with their own buckets."""
+    """A summary with its counters and histograms. Each histogram has its own buckets."""
 
     format: Format
     counters: Mapping[str, int]
@@ -326,7 +334,7 @@ def _value(kind: Format, key: str, text: str) -> Value | None:
         return text if text.isprintable() and text and "=" not in text else None
     if (_SIGNED if key in SIGNED_KEYS else _NUMBER).match(text):
         return int(text)
-    # A later version may add keys at the end. An open format has no known keys.
+    # Accept unknown keys, because a later version may add keys, and an open format has no known keys.
     known = key in kind.keys or key in kind.by or key in kind.numbers
     return text if not known and text.isprintable() and "=" not in text else None
 

@@ -1,4 +1,4 @@
-"""Compute the figures that a summary must have for the given records: counters and histograms."""
+"""Compute the counters and histograms that a summary must have, from the records of its trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patchstack.llama.traces.records import Histogram, Summary, merged, power_hi
 
 @dataclass(slots=True)
 class Figures:
-    """Figures by their keys in the summary: counters that are sums, largest values, and histograms."""
+    """The figures of a summary, by key. `counters` are sums, and `largest` are maxima."""
 
     counters: dict[str, int] = field(default_factory=dict)
     largest: dict[str, int] = field(default_factory=dict)
@@ -28,11 +28,14 @@ class Figures:
 
 
 LARGEST = frozenset(("waiting_max", "deferred_max", "draft_max", "nodes_max"))
-"""Keys of summaries whose values are a maximum and not a sum."""
+"""The keys in summaries whose values are maxima and not sums."""
 
 
 def summed(summaries: Iterable[Summary]) -> Figures:
-    """Return the figures of all processes together. A histogram is omitted if its buckets differ between processes."""
+    """Return the combined figures of the summaries of several processes.
+
+    A histogram is omitted if the buckets of the processes overlap without being equal.
+    """
     found = Figures()
     histograms: dict[str, list[Histogram]] = {}
     for summary in summaries:
@@ -51,8 +54,10 @@ def summed(summaries: Iterable[Summary]) -> Figures:
 
 
 def recounted(trace: Trace) -> Figures | None:
-    """Return the figures that the summary must have for the records of a trace. Return None if its summary does not
-    count records."""
+    """Return the figures that the summary of a trace must have, computed from the records.
+
+    Return None if the figures of this summary cannot be computed from records.
+    """
     makers: dict[str, Callable[[Trace], Figures]] = {
         SERVING.name: _serving,
         SPEC_SHAPE.name: _spec_shape,

@@ -127,7 +127,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         (_HEAD + b"g\r\n", "a chunk size is not valid"),
         (_HEAD + b"-5\r\n", "a chunk size is not valid"),
         (_HEAD + b"1\r\nab\r\n", "longer than its stated size"),
-        (_HEAD + b"1" * 5000, "line of the chunked coding"),
+        (_HEAD + b"1" * 5000, "a line with a chunk size or a trailer is too long"),
         (_HEAD + b"0\r\n" + (b"X: " + b"y" * 4000 + b"\r\n") * 20, "trailers"),
     ],
 )

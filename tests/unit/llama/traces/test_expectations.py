@@ -103,7 +103,7 @@ def test_nothing_traced_is_no_zero() -> None:
 def test_an_expectation_that_two_traces_could_answer_is_refused() -> None:
     with pytest.raises(UsageError, match="could mean mul_mat_route or moe_mmid_route") as caught:
         asked("route=mmq >= 1", [*COMPLETE, MMID])
-    assert caught.value.hint == "say which: 'trace=mul_mat_route route=mmq >= 1'"
+    assert caught.value.hint == "specify the trace: 'trace=mul_mat_route route=mmq >= 1'"
     assert asked("trace=moe_mmid_route route=mmq >= 1", [*COMPLETE, MMID]).count == 1
     # Only one of them has such records, so the expectation means that one.
     assert asked("route=vec_f >= 1", [*COMPLETE, MMID]).count == 1
