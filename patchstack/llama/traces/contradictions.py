@@ -234,7 +234,7 @@ def _within_summary(summary: Summary) -> Iterator[LogCheck]:
     """Yield the checks of the figures in one summary."""
     name, counters = summary.format.name, summary.counters
     if "other" in counters:
-        return  # the counter `other` combines several figures, so sums cannot be checked
+        return  # `other` combines the parts that the summary does not list
     total = counters["lines"] + counters["dropped"]
     routes = summary.format.routes
     if routes and name != CUDA_GRAPH.name:

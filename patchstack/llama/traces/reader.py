@@ -145,7 +145,7 @@ class _Tally:
         if follower is None:
             return
         if self.named is not None and not self.mixed:
-            # If CUDA replays a graph, only the operations on other backends are recorded, maybe only one.
+            # If CUDA replays a graph, only operations on other backends are recorded. This may be only one.
             self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:

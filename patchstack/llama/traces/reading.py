@@ -32,7 +32,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Lines that name a record but cannot be parsed. `why` is the reason. `line` is the number of the first line."""
+    """Lines that name a record but cannot be parsed, for the same reason.
+
+    `why` is the reason. `count` is the number of lines, and `line` is the line number of the first.
+    """
 
     why: str
     count: int
@@ -70,7 +73,7 @@ class Trace:
     - `overflowed`: the number of records that exceeded the table of shapes. Only their routes and types are counted.
     - `odd`: the number of graphs that seem to have a duplicate or damaged line.
     - `mixed`: whether the records of several processes are mixed between the summaries.
-    - `sums`: the totals of each event of a cache.
+    - `sums`: the total of `n` for each event of a cache.
     - `last`: the last values for each cache and stream.
     """
 

@@ -118,8 +118,8 @@ def test_a_key_that_the_trace_does_not_have_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it names no key=value"),
-        (">= 3", "it names no key=value"),
+        ("", "it contains no key=value"),
+        (">= 3", "it contains no key=value"),
         ("mmq", "'mmq' is not key=value"),
         ("route= >= 1", "'route=' is not key=value"),
         ("route=mmq >= many", "is not key=value"),
