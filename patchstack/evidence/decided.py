@@ -16,8 +16,8 @@ from patchstack.evidence.origin import Origin, Source
 class DecidedStep:
     """A condition that the decision depends on.
 
-    `verdict` is the verdict as a word. It is `held` for old decisions, which have no verdicts. `source` is the source
-    of the step's observations, or None if the step has none.
+    `verdict` is a word such as `PASS`. It is `held` for old decisions, which have no verdicts. `source` is the source
+    of the step's observations, or None if the step has no observations.
     """
 
     name: str
@@ -80,7 +80,7 @@ def decided_steps(evidence: Mapping[str, Any]) -> tuple[DecidedStep, ...]:
 def decided_brings(evidence: Mapping[str, Any]) -> DecidedBrings | None:
     """Return the gates and switches that the candidates of a decision add.
 
-    Return None if the decision does not list them. Older decisions do not.
+    Return None for older decisions, which do not list them.
     """
     brings = evidence.get("brings")
     if not isinstance(brings, Mapping):

@@ -168,7 +168,9 @@ class Ledger:
         """
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
-            raise NoSuchDecision(f"the ledger has no decision {start}", hint="run 'patchstack ledger' to list them")
+            raise NoSuchDecision(
+                f"the ledger has no decision {start}", hint="run 'patchstack ledger' to list all decisions"
+            )
         if len(found) > 1:
             raise AmbiguousName(
                 f"decision {start} is ambiguous: {len(found)} ids start with it",

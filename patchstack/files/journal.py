@@ -26,7 +26,7 @@ from patchstack.files.lock import locked_directory
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_RENAME_SWAP = 2  # renamex_np on macOS
+_RENAME_SWAP = 2  # the flag of renamex_np on macOS
 
 
 def replace_files(

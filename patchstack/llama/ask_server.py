@@ -30,7 +30,7 @@ _TAKEN = (
 class ServerAnswers:
     """The complete answers of each server.
 
-    If the answers cannot be compared, `reason` is set. `by_build` is true if the build is the cause.
+    If the answers cannot be compared, `reason` is the reason. `by_build` is true if the build caused this.
     """
 
     answers: tuple[tuple[Generated, ...], ...] = ()

@@ -60,7 +60,7 @@ class ConsoleOutput:
     def ran(self) -> tuple[str, ...]:
         """The names of the cases that were run, sorted. A name can occur more than once.
 
-        Cases that failed before their comparison are included. Only `failing` lists them.
+        The names in `failing` are included, because a case that fails before its comparison is listed only there.
         """
         names = Counter(case.name for case in self.cases)
         names |= Counter(self.failing)

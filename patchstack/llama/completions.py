@@ -78,7 +78,7 @@ class Divergence:
     gap: float | None = None
 
     def within(self, margin: float) -> bool:
-        """Return whether the probabilities of the two tokens differ by at most `margin`."""
+        """Return whether the probabilities of the two tokens differ by at most `margin`. False if this is unknown."""
         return self.gap is not None and margin > 0 and self.gap <= margin
 
     @property
@@ -177,9 +177,9 @@ def read_answers(seen: Observation, questions: Sequence[Question]) -> tuple[Gene
 def read_generated(reply: Reply, question: Question) -> Generated | str:
     """Parse an answer to `/completion` with `return_tokens` and `n_probs`.
 
-    Return the answer, or the reason why it cannot be used. For example, the answer has too few tokens and no end of
-    text, it was truncated because the context was too short, its counts contradict each other, or the server used its
-    cache although it was told not to.
+    Return the answer, or the reason why it cannot be used. An answer cannot be used if it has too few tokens without an
+    end of text, or if it was truncated because the context was too short. It also cannot be used if its counts
+    contradict each other, or if the server used its cache without permission.
 
     Source: `tools/server/server-task.cpp` of llama.cpp.
     """

@@ -234,8 +234,8 @@ class Comparison:
 class Measured:
     """The result of a comparison.
 
-    `fault` is the reason why `statistics` are missing. `failed` is true if the fault means FAIL. `kept` is the name of
-    the base file. `size` is the correct size of this file in bytes, or 0 if unknown.
+    `fault` is the reason why `statistics` are missing. `failed` is true if the fault makes the verdict FAIL. `kept`
+    is the name of the base file. `size` is the correct size of this file in bytes, or 0 if unknown.
     """
 
     context: int
@@ -450,7 +450,7 @@ def _compared(
 
 
 def _name(comparison: Comparison, build: str, model: str) -> str:
-    """Return the name of a base. It contains a digest of all inputs."""
+    """Return the name of a base file. The name contains a digest of all inputs of the base."""
     parts = {
         "build": build,
         "model": model,

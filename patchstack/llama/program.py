@@ -103,14 +103,14 @@ class Program:
 
 
 def program_problem(name: str) -> str | None:
-    """Return the reason why a text is not the name of a program. Return None if it is."""
+    """Return the reason why a text is not a valid name of a program. Return None if it is valid."""
     if "/" in name or name in (".", ".."):
         return f"{name!r} is a path; give the name of a program in the build's bin directory"
     return None
 
 
 def sentinel_of(program: str) -> str | None:
-    """Return the sentinel of a tool of llama.cpp. Return None if none is known."""
+    """Return the sentinel of a llama.cpp tool. Return None if no sentinel is known."""
     return _OF_TOOLS.get(program)
 
 

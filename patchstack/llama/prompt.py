@@ -82,7 +82,7 @@ class Prompting:
 
 
 def in_a_suite(setting: str) -> str:
-    """Return a setting as it is written in a suite."""
+    """Return the name of a setting as it is written in a suite."""
     return f"{setting}:"
 
 

@@ -45,7 +45,7 @@ def md5_of(text: bytes) -> str:
 
 
 def sha256_of(text: bytes) -> str:
-    """Return the SHA-256 in hex."""
+    """Return the SHA-256 in hex, as `sha256sum` prints it."""
     return hashlib.sha256(text).hexdigest()
 
 

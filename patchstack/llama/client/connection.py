@@ -37,9 +37,9 @@ class Exchange(asyncio.Protocol):
     each read: its time and its data. `failure` is the reason why the exchange ended early. It is empty if the server
     ended the exchange.
 
-    During the run, received data is parsed only until the headers are complete, and when it may end the response. A
-    chunked body ends with an empty line. `parts` contains the parts of the body that `reader` has parsed so far.
-    `hang_up` ends the connection, or the attempt to open it.
+    During the run, received data is parsed until the headers are complete. After that, it is parsed only if it ends
+    with an empty line, which may be the end of a chunked body. `parts` contains the parts of the body that `reader` has
+    parsed so far. `hang_up` ends the connection, or the attempt to open it.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class Exchange(asyncio.Protocol):
         self.parts: list[tuple[int, bytes]] = []
         self.hang_up: Callable[[], object] = lambda: None
         self._done = done
-        self._started = False  # the headers are complete
-        self._framed = False  # the body has `Content-Length` or ends with the connection, so its end needs no search
+        self._started = False  # whether the headers are complete
+        self._framed = False  # whether the body is not chunked, so that its end needs no search
         self._left = -1  # bytes still to come of a body with `Content-Length`, otherwise -1
         self._tail = b""
 

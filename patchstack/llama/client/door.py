@@ -1,4 +1,4 @@
-"""Send single requests to a server that are not part of a run. Each request uses a new connection."""
+"""Send requests that are not part of a run. Each request uses a new connection."""
 
 from __future__ import annotations
 

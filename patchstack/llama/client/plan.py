@@ -31,7 +31,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """The path of requests."""
+        """The path for completion requests."""
         return self.prefix + (CHAT if self.chat else COMPLETIONS)
 
     @property

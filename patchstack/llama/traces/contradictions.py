@@ -1,8 +1,7 @@
 """Check that the figures of a log are consistent.
 
-A summary counts all calls. The number of records may be limited. Both describe the same calls. Therefore sums must
-equal totals, counters must match histograms, and the reported number of lines must equal the number of lines in the
-log.
+A summary counts all calls. Records describe the same calls, but their number may be limited. Therefore sums must equal
+totals, counters must match histograms, and the reported number of lines must equal the number of lines in the log.
 
 A contradiction is reported with both values and with the figures that must not be used. If records are lost or
 duplicated, no count of records may be used. If a counter contradicts a histogram, neither may be used.
@@ -234,7 +233,7 @@ def _within_summary(summary: Summary) -> Iterator[LogCheck]:
     """Yield the checks of the figures in one summary."""
     name, counters = summary.format.name, summary.counters
     if "other" in counters:
-        return  # `other` combines the parts that the summary does not list
+        return  # `other` combines parts that are not listed, so their sum cannot be checked
     total = counters["lines"] + counters["dropped"]
     routes = summary.format.routes
     if routes and name != CUDA_GRAPH.name:
@@ -392,7 +391,7 @@ def _steps(trace: Trace) -> Iterator[LogCheck]:
     else:
         lengths, known = [steps.count], True
     if not known:
-        return  # the comparison of the lines with the summary has reported this
+        return  # the comparison of the lines with the summary has reported the difference
     total = sum(n * (n + 1) // 2 for n in lengths)
     squares = sum(n * (n + 1) * (2 * n + 1) // 6 for n in lengths)
     holds = (total, squares) == (steps.total, steps.squares)

@@ -2,7 +2,7 @@
 
 The records of this series are described in docs/reference/traces.md and docs/reference/kv-paged.md. All other records
 are described in the notebook of the fork that the series follows. Records of this fork with a bracketed name are read
-even if they are not listed here. Their keys are the keys of the first record.
+even if they are not listed here. Their keys are those of the first such record.
 """
 
 from __future__ import annotations

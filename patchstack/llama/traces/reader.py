@@ -47,7 +47,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Entry:
-    """A parsed line, and the counts that it adds to."""
+    """A parsed line, and the counters that it increases."""
 
     tally: _Tally
     cell: _Cell | None
@@ -145,7 +145,7 @@ class _Tally:
         if follower is None:
             return
         if self.named is not None and not self.mixed:
-            # If CUDA replays a graph, only operations on other backends are recorded. This may be only one.
+            # Operations that CUDA replays are not recorded, so a graph may have only one record.
             self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:
@@ -251,7 +251,7 @@ class Reader:
         self._carry = carry
 
     def next_file(self) -> None:
-        """End a file. A last line without a newline may be incomplete, so it is not counted but reported."""
+        """End a file. A last line without a newline may be incomplete, so it is reported but not counted."""
         if self._carry or self._skipped:
             self._has_unended = True
             self._overlong += self._skipped

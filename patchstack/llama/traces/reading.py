@@ -177,7 +177,7 @@ class Log:
     """llama.cpp's own figures.
 
     A key of `times` is the kind of time, and whether it is the time of a request. `requests` is the total acceptance of
-    all requests. `runs` are the acceptance lines for the whole run. `settings` describe the model and the sizes.
+    all requests. `runs` are the acceptance lines for the whole run. `settings` describe the model and the context.
     """
 
     times: Mapping[tuple[str, bool], TimeSum]
