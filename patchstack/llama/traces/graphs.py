@@ -97,9 +97,9 @@ class NamedGraphs:
         """Return the number of graphs that seem to have a duplicate or damaged line.
 
         There are three cases. First, a tensor occurs twice in this graph, but not in any other graph. Second, a name is
-        the beginning of the corresponding name in a graph that is otherwise equal. Third, the graph consists
-        only of the record with which the other graphs begin. The third case does not count if `alone` is true, because a graph may
-        then have only one record.
+        the beginning of the corresponding name in a graph that is otherwise equal. Third, the graph consists only of
+        the record with which the other graphs begin. The third case does not count if `alone` is true, because a graph
+        may then have only one record.
         """
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
