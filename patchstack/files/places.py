@@ -33,7 +33,7 @@ class CachePlaces:
 
     @property
     def toolchains(self) -> Path:
-        """Properties of toolchains, by digest."""
+        """Digests and versions of toolchains and images."""
         return self.root / "toolchains"
 
     @property

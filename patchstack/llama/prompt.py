@@ -103,7 +103,7 @@ def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_
     for text in prompting.args:
         word = text.partition("=")[0]
         if word in _SETTINGS:
-            found.append(("args", f"{word} is {named(_SETTINGS[word])}"))
+            found.append(("args", f"use {named(_SETTINGS[word])} instead of {word}"))
         elif word in _TAKEN:
             found.append(("args", f"{word} {_TAKEN[word]}"))
     if prompting.tokens >= prompting.context:

@@ -63,8 +63,8 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
         (("--runs", "0"), "--runs: 0 is not from 1 to 1000"),
         (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
         (("--arg=--no-perf",), "--arg: --no-perf removes the line"),
-        (("--arg=-ngl", "--arg=0"), "--arg: -ngl is --gpu-layers"),
-        (("--arg=--ctx-size=9",), "--arg: --ctx-size is --context"),
+        (("--arg=-ngl", "--arg=0"), "--arg: use --gpu-layers instead of -ngl"),
+        (("--arg=--ctx-size=9",), "--arg: use --context instead of --ctx-size"),
         (("--sentinel", "none"), "--sentinel: none: without a sentinel, the transcript may be incomplete"),
         (("--sentinel", "("), "--sentinel: '(' is not a regular expression"),
         (("--switch", "S=1", "--env", "S=1"), "a run would be compared with itself"),
@@ -103,7 +103,7 @@ def test_engaged(gate: Gate, tmp_path: Path) -> None:
     neither = gate(*asked, "--on", "T=1")
     assert (neither.code, "--model and --prompt, or --program" in neither.stderr) == (2, True)
     refused = gate(*asked, *prompt, "--on", "T=1", "--arg", "-ngl")
-    assert (refused.code, "--arg: -ngl is --gpu-layers" in refused.stderr) == (2, True)
+    assert (refused.code, "--arg: use --gpu-layers instead of -ngl" in refused.stderr) == (2, True)
     assert gate(*asked, *prompt, "--on", "T=1", "--gpu-layers", "0", "--context", "64").code == 0
     program(tmp_path / "bin", "tool", '[ -z "$T" ] || echo "[t] x"; echo done')
     assert gate(*asked, "--on", "T=1", "--program", "tool", "--sentinel", "^done$").code == 0
