@@ -14,7 +14,7 @@ from patchstack.files.regular import read_regular
 
 SUFFIX = ".gz"
 LARGEST = 4 << 30
-"""The largest compressed output that is read, in bytes."""
+"""The maximum size of a compressed output that is read, in bytes."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 

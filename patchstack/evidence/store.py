@@ -84,9 +84,10 @@ class Observations:
 
 
 class Evidence:
-    """The records in a directory, named by digest: `records/SHA256.json` and `outputs/SHA256.gz`.
+    """The records in a directory, and their outputs.
 
-    Digests come from decisions, which are untrusted. A name that is not a digest is treated as a missing record.
+    Files are named by digest: `records/SHA256.json` and `outputs/SHA256.gz`. Digests come from decisions, which are
+    untrusted. A name that is not a digest is treated as a missing record.
     """
 
     def __init__(self, directory: Path) -> None:
