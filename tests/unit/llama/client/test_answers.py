@@ -103,7 +103,7 @@ def test_timings_in_every_chunk_do_as_well() -> None:
 def test_usage_that_is_null_or_comes_twice() -> None:
     got = answer(text(usage=None), text("b", "length", usage=usage(2)), event({"choices": [], "usage": usage(2)}), DONE)
     assert (got.tokens, got.failure) == (2, "")
-    assert "back to 1" in answer(text(usage=usage(2)), text(usage=usage(1)), DONE).failure
+    assert "decreased from 2 to 1" in answer(text(usage=usage(2)), text(usage=usage(1)), DONE).failure
 
 
 def test_tokens_are_never_counted_by_chunks() -> None:
