@@ -77,7 +77,7 @@ def test_times_are_those_of_the_servers_writes(tmp_path: Path) -> None:
         ([(0, "HTTP/1.1 302 To\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n")], "redirects to http://x/"),
         ([(0, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx")], "compressed (gzip)"),
         ([(0, "SSH-2.0-x\r\n\r\n")], "not HTTP"),
-        ([(0, None)], "no answer came"),
+        ([(0, None)], "no answer was received"),
         ([(0, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), (0.05, None)], "ended before the answer was complete"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Split the records of a trace into computed graphs, and replace the layer numbers in names of tensors."""
+"""Split the records of a trace into computed graphs, and replace the layer numbers in tensor names."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_stream_without_done_but_with_a_finish_is_whole() -> None:
 
 
 def test_a_stream_of_which_nothing_came() -> None:
-    assert read_answer([], "").failure == "no answer came"
+    assert read_answer([], "").failure == "no answer was received"
     assert read_answer([], "no connection: refused").failure == "no connection: refused"
     assert answer(text(), ended="it took over 5 s").failure == "it took over 5 s"
 

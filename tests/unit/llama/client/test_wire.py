@@ -111,7 +111,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"", "no answer came"),
+        (b"", "no answer was received"),
         (b"HTTP/1.1 20", "before the headers were complete"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"),
         (b"HTTP/2 200\r\n\r\n", "not HTTP/1"),
