@@ -80,7 +80,9 @@ class AnswerReader:
         if self.done:
             return
         if not self.status:
-            raise BadAnswer("the connection ended before the headers were complete" if self._held else "no answer was received")
+            raise BadAnswer(
+                "the connection ended before the headers were complete" if self._held else "no answer was received"
+            )
         if self.framing is not Framing.CLOSE:
             raise BadAnswer("the connection ended before the answer was complete")
         self.done = True
