@@ -1,4 +1,4 @@
-"""Replace and lock files, and read the processes of this machine.
+"""Replace files atomically, lock them, write journals of changes, and read `/proc`.
 
 This package does not depend on git or patches.
 """

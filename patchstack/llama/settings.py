@@ -85,7 +85,7 @@ SENTINEL = Setting[str | None](
     form=Pattern(words=(NONE,)),
     default=None,
     metavar="REGEX",
-    help="The pattern of a line that only complete output contains. With none, nothing is checked.",
+    help="The pattern of a line that only complete output contains. The value none disables the check.",
 )
 SECONDS = Setting[int](
     name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="The time limit of one run."
@@ -136,7 +136,7 @@ MARGIN = Setting[float](
     ),
     default=0.0,
     metavar="P",
-    help="Return INVALID, not FAIL, if the two tokens differ in probability by at most this.",
+    help="Report INVALID, not FAIL, if the two tokens differ in probability by at most P.",
 )
 
 

@@ -1,6 +1,5 @@
-"""Read the traces that llama.cpp, this series and the notebook's forks print.
+"""Read traces: count the records of a log, check their consistency, and evaluate expectations.
 
-This package defines the formats of the traces, counts the records of a log in one pass, checks their consistency, and
-evaluates expectations. It is used by gates and by the command `trace`, which do not import each other. It opens no
-files and does not judge results.
+The traces are printed by llama.cpp, this series and the notebook's forks. Gates and the command `trace` use this
+package, and do not import each other. The package opens no files and does not judge results.
 """
