@@ -33,8 +33,11 @@ Hear = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResult:
-    """The result of a client. `said` are the lines that it printed. `files` are the files that it left. `server_ended`
-    is true if the server ended first. `stopped` is true if the user ended the client."""
+    """The result of a client.
+
+    `said` is the text that it printed, and `files` are the files that it left. `server_ended` is true if the server
+    ended first. `stopped` is true if the user ended the client.
+    """
 
     outcome: Outcome
     said: str
@@ -45,7 +48,7 @@ class ClientResult:
 
 @dataclass(slots=True)
 class _Lines:
-    """Splits output into lines, and keeps the first 1,000 lines."""
+    """Splits output into lines. Calls `hear` with each line, and stores the first 1,000 lines."""
 
     hear: Hear
     said: list[str] = field(default_factory=list)
@@ -70,8 +73,11 @@ class _Lines:
 
 
 def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None:
-    """Wait until a server listens, and return its address. Return None if the server ends first, or does not listen
-    within `seconds`."""
+    """Wait until a server listens, and return its address.
+
+    Returns None if the server ends first, or does not listen within `seconds`. In a container the address is fixed, so
+    this function only checks that the server has not ended.
+    """
     if isolated:
         return f"127.0.0.1:{PORT}" if server.wait(0) is None else None
     deadline = time.monotonic() + seconds
@@ -96,16 +102,16 @@ def ask(
     image: str | None = None,
     seconds: float | None = None,
 ) -> ClientResult:
-    """Run the client of a server to its end, and return its result. `address` replaces `{address}` in its files.
-    `image` is for containers, and must have Python. After `seconds`, the client is ended. If the server ends first, the
-    client has `grace` seconds to notice.
+    """Run the client of a server until it ends, and return its result.
 
-    The first Ctrl-C ends a client that is `stoppable`: it can still write its results, and `stopped` is true in the
-    result. A second Ctrl-C is raised, and so is every Ctrl-C for other clients. Raises `NoServersHere` if the engine
-    runs no servers.
+    `address` replaces `{address}` in the client's files. `image` is for containers, and must have Python. After
+    `seconds`, the client is ended. If the server ends first, the client has `grace` seconds to notice.
+
+    If the client is `stoppable`, the first Ctrl-C ends it. The client can then still write its results, and `stopped`
+    is true in the result. Any other Ctrl-C is raised. Raises `NoServersHere` if the engine cannot run servers.
     """
     if not isinstance(engine, RunsServers):
-        raise NoServersHere("this engine runs no servers")
+        raise NoServersHere("this engine cannot run servers")
     isolated = engine.about().isolated
     volume = Volume(name=volume_name("patchstack-client"), target=_TARGET)
     place = engine.place(volume)
@@ -160,7 +166,7 @@ def _followed(
 
 
 def _brought(engine: Engine, volume: Volume, names: tuple[str, ...], image: str | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that the client left. Missing files are skipped."""
+    """Yield the names and contents of the files that the client left. Missing files are skipped."""
     for name in names:
         with contextlib.suppress(MissingError), tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             unpack(engine.get(volume.name, name, image=image), Path(directory), OUTPUTS)

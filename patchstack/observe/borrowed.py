@@ -1,6 +1,6 @@
 """Combine a build with one program of a different build.
 
-A candidate then does not provide the program that tests it.
+This way, a candidate does not provide the program that tests it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from patchstack.observe.layout import Programs
 
 @contextlib.contextmanager
 def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Programs]:
-    """Yield a build in which one program is replaced by the same program from a different build. The files exist only
-    while the body runs.
+    """Yield a build in which one program is replaced by the same program from a different build.
 
-    Raises `MissingError` if the other build lacks the program, or if the program cannot run here. It cannot run if its
-    libraries are linked into it, or if this build lacks one of them.
+    The files exist only while the body runs. Raises `MissingError` if the other build lacks the program, or if the
+    program cannot run here. It cannot run if its libraries are linked into it, or if this build lacks one of them.
     """
     if name not in other.names():
         raise NotInBuild(f"{name} is not in the other build")

@@ -28,9 +28,14 @@ def client_image(
 ) -> str | None:
     """Return the image for the client of a server. Return None for an engine without images.
 
-    The first of these is used: the image that the client names, the image of the server if it has Python, and the image
-    of the recipe `client`. The recipe's image is built when it is first needed, unless `offline`. `memory` is a
-    directory that records which images have Python. Raises `ImageMissing` if no image is found and none can be built.
+    The first of these is used:
+
+    - the image that the client names;
+    - the image of the server, if it has Python;
+    - the image of the recipe `client`, which is built when it is first needed, unless `offline` is set.
+
+    `memory` is a directory that records which images have Python. Raises `ImageMissing` if no image is found and none
+    can be built.
     """
     if not about.isolated:
         return None
@@ -51,7 +56,7 @@ def client_image(
         except PatchstackError as failed:
             raise ImageMissing(
                 f"the image of the server has no Python 3.11, and {IMAGE} cannot be built: {failed.message}",
-                hint=f"docker build -t {wanted.name} {wanted.recipe}, with --build-arg BASE=NAME if necessary; "
+                hint=f"run 'docker build -t {wanted.name} {wanted.recipe}' (with --build-arg BASE=NAME if necessary), "
                 "or use an image that has python3",
             ) from error
 

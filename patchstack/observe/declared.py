@@ -1,9 +1,11 @@
-"""Declare each setting of a kind of check or workload once. The reader of `patchstack.yaml`, the command line and the
-reference are derived from the declaration.
+"""Declare the settings of kinds of checks and workloads.
 
-A kind lists its settings as `Setting`s. The form of a setting (one of the classes below, or a class of the kind)
-defines which values are valid. Values come from a suite or from options. Only `Values` knows which, so only it writes
-complaints: with a line of `patchstack.yaml`, or with the name of an option.
+A kind declares each setting once, as a `Setting`. The reader of `patchstack.yaml`, the command line and the reference
+are derived from this declaration. The form of a setting (one of the classes below, or a class of the kind) defines
+which values are valid.
+
+Values come from a suite or from options. Only `Values` knows which, so only `Values` writes complaints. A complaint
+names a line of `patchstack.yaml`, or an option.
 """
 
 from __future__ import annotations
@@ -36,16 +38,16 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Models = Mapping[str, Model]
-"""Models by name, as suites and `{model:NAME}` use them."""
+"""Models by the names that suites and `{model:NAME}` use."""
 Problems = Iterable[tuple[str, str]]
-"""Problems of settings. Each is the name of a setting and a message."""
+"""Problems with settings, as pairs of the setting's name and a message."""
 
 NO_MODEL = Model(name="", path="")
-"""The value if no model is given."""
+"""The value of a model setting if no model is given."""
 
 
 class Refused(ValueError):
-    """A form does not accept the value of an option. The message gives the reason."""
+    """A form rejects the value of an option. The message states the reason."""
 
 
 class Form(Protocol[T_co]):
@@ -53,31 +55,33 @@ class Form(Protocol[T_co]):
 
     @property
     def written(self) -> str:
-        """The format in a suite, in words for the reference."""
+        """The description of the format in a suite, for the reference."""
         ...
 
     @property
     def option(self) -> Any:
-        """The type of the parsed option. It is a list for an option that can be repeated."""
+        """The Python type of the option's value. It is a list if the option can be repeated."""
         ...
 
     def read(self, node: Node, name: str, models: Models) -> T_co | None:
-        """Return the value from an entry of a suite that has the key. Return None after a complaint."""
+        """Return the value in a suite entry that contains the key. Return None after a complaint."""
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:
-        """Return the value of an option. Raises `Refused`, or a `PatchstackError` with its own message."""
+        """Return the value of an option. Raises `Refused` with the reason, or a `PatchstackError` with a complete
+        message."""
         ...
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: CPython 3.11 cannot make a `Setting[int](…)` that has them
+@dataclass(frozen=True, kw_only=True)  # CPython 3.11 cannot create `Setting[int](…)` with slots
 class Setting(Generic[T]):
     """A setting of a kind.
 
     `default` is the value if none is given. `help` describes the setting in one sentence. `unit` is the unit of a
-    number. A missing `required` setting is a complaint. `in_suite` and `on_command_line` say where the setting exists.
-    On the command line, `flag` is its option (by default made from its name), and `metavar` stands for its value in the
-    help. `option_required` and `option_default` override `required` and `default` there.
+    number. A `required` setting must be given. `in_suite` and `on_command_line` show where the setting can be used.
+    `flag` is the name of its option; by default, it is derived from `name`. `metavar` is the placeholder for the
+    option's value in the help. On the command line, `option_required` and `option_default` override `required` and
+    `default`.
     """
 
     name: str
@@ -104,13 +108,13 @@ class Setting(Generic[T]):
 
     @property
     def shown_default(self) -> object:
-        """The default that the help shows. None if the default is not a number or a non-empty string."""
+        """The default that the help shows. None unless the default is a number or a non-empty string."""
         value = self.default if self.option_default is None else self.option_default
         return value if isinstance(value, int | float | str) and value != "" else None
 
 
 class Values:
-    """The values of an entry's settings. Complaints about the entry go through this object."""
+    """The values of an entry's settings. All complaints about the entry are made through this object."""
 
     def __init__(
         self,
@@ -137,13 +141,15 @@ class Values:
         return setting.name in self._chosen
 
     def complain(self, name: str, text: str) -> None:
-        """Complain about a setting, unless it already has a complaint. With an empty name, the complaint is about the
-        whole entry."""
+        """Complain about a setting, unless it already has a complaint.
+
+        If the name is empty, the complaint is about the whole entry.
+        """
         if name not in self._complained:
             self._complain(name or None, text)
 
     def missing(self, setting: Setting[Any], text: str) -> None:
-        """Complain about a setting that is not given. Only the first complaint counts."""
+        """Complain about a setting that is not given. Later complaints about this setting are ignored."""
         self.complain(setting.name, text)
         self._complained.add(setting.name)
 
@@ -152,15 +158,17 @@ class Values:
             self.complain(name, text)
 
     def unused(self, settings: Sequence[Setting[Any]], why: str) -> None:
-        """Complain about settings of a suite that have no effect, for the reason `why`. Options are not checked."""
+        """Complain about suite settings that have no effect. `why` is the message. Options are not checked."""
         for setting in settings if self.node is not None else ():
             if self.chosen(setting):
                 self.complain(setting.name, why)
 
 
 def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) -> Values:
-    """Return the values of a suite entry, or of a mapping in the entry. Complaints go to the node. Settings that exist
-    only on the command line keep their defaults."""
+    """Return the values of a suite entry, or of a mapping in the entry.
+
+    Complaints are added to the node. Settings that exist only on the command line keep their defaults.
+    """
     found: dict[str, object] = {}
     chosen: set[str] = set()
     complained: set[str] = set()
@@ -188,8 +196,12 @@ def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) ->
 def values_of_options(
     settings: Sequence[Setting[Any]], options: Mapping[str, Any]
 ) -> tuple[Values, Callable[[], None]]:
-    """Return the values of options, by the names of their settings, and a function. The caller calls the function at
-    the end; it raises `UsageError` that lists every complaint. Raises the errors of the forms' `convert`."""
+    """Return the values of options, and a function that reports all complaints.
+
+    `options` has the given values by the names of their settings. The caller calls the returned function at the end. It
+    raises `UsageError` with every complaint, if there are any. A `PatchstackError` of a form's `convert` is raised at
+    once.
+    """
     flags = {setting.name: setting.option_name for setting in settings if setting.on_command_line}
     problems: list[str] = []
     found: dict[str, object] = {}
@@ -255,7 +267,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number for which `holds` is true. `problem` is the message for other numbers. It is shown after the number."""
+    """A number for which `holds` is true. For other numbers, the message is the number followed by `problem`."""
 
     written: str
     holds: Callable[[float], bool]
@@ -286,7 +298,7 @@ def positive(most: float) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string. `check` returns the problem of a string; None if it has none."""
+    """A string. `check` returns the problem with a string, or None if it is valid."""
 
     written: str = "text"
     check: Callable[[str], str | None] = lambda text: None
@@ -321,7 +333,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A list of strings. `check` returns the problem of a string; None if it has none."""
+    """A list of strings. `check` returns the problem with a string, or None if it is valid."""
 
     written: str = "a list of texts"
     check: Callable[[str], str | None] = lambda text: None
@@ -397,7 +409,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model. A suite gives a model name from the workspace; an option gives a file."""
+    """A model. In a suite it is a model name of the workspace, and on the command line it is a file."""
 
     written: str = "a name of `models:`"
     option: Any = Path
@@ -441,7 +453,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The content of a file. In a suite, its path is relative to the workspace file."""
+    """The content of a file. In a suite, the file's path is relative to the workspace file."""
 
     written: str = "a file, relative to the workspace file"
     option: Any = Path
@@ -460,7 +472,7 @@ class FileContent:
         try:
             return given.read_bytes()
         except OSError as error:
-            hint = f"--{name} FILE"
+            hint = f"name a readable file: --{name} FILE"
             raise InputMissing(f"the {name} {given} cannot be read: {error.strerror}", hint=hint) from error
 
 
@@ -505,13 +517,15 @@ class Group:
         return values
 
     def convert(self, given: Any, name: str, models: Models) -> Values:
-        raise Refused("is only for suites")
+        raise Refused("can be set only in a suite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named(Generic[T]):
-    """A mapping of names to mappings with their own settings. It exists only in suites. `make` makes a value from a
-    name and its settings."""
+    """A mapping of names to mappings with their own settings. It exists only in suites.
+
+    `make` creates a value from a name and its settings.
+    """
 
     settings: tuple[Setting[Any], ...]
     make: Callable[[str, Values], T]
@@ -529,4 +543,4 @@ class Named(Generic[T]):
         return tuple(found)
 
     def convert(self, given: Any, name: str, models: Models) -> tuple[T, ...]:
-        raise Refused("is only for suites")
+        raise Refused("can be set only in a suite")

@@ -32,10 +32,11 @@ def fit_machine(
     wait: float,
     tell: Callable[[str], None],
 ) -> Iterator[str]:
-    """Yield the identity of the machine, as one line for the keys of observations. With `gpus`, the machine must pass
-    all checks except those in `allow`, and its GPUs are locked while the body runs.
+    """Yield the identity of the machine, as one line for the keys of observations.
 
-    Raises `NotFit` if the machine fails a check, `GpuTaken` if a different process holds the lock of the GPU, and
+    With `gpus`, the machine must pass all checks except those in `allow`, and its GPUs are locked while the body runs.
+
+    Raises `NotFit` if the machine fails a check, `GpuTaken` if another process holds the lock of the GPU, and
     `MissingError` if the machine does not answer.
     """
     permitted = allowed(tuple(allow))
@@ -48,8 +49,8 @@ def fit_machine(
         if not flight.ok:
             raise NotFit(
                 f"the machine is not fit for gates: {flight.reason}",
-                hint="wait until the machine is idle, or allow a check by its name (allow: in the suite); "
-                "patchstack gpu status shows the checks",
+                hint="wait until the machine is idle, or list the check under allow: in the suite; "
+                "run 'patchstack gpu status' to show the checks",
             )
         yield flight.hardware.identity()
         held.check()

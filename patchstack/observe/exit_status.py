@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from patchstack.observe.protocol import Observation, Observed
 
 _CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-_NOT_STARTED = (126, 127)  # used by a shell, env and the dynamic loader
+_NOT_STARTED = (126, 127)  # exit codes of a shell, env and the dynamic loader
 
 _MEMORY = re.compile(r"out of memory|std::bad_alloc|(failed|unable) to allocate|cudaMalloc failed", re.IGNORECASE)
 _LOADER = re.compile(r"error while loading shared libraries|symbol lookup error|version `[^']+' not found")
@@ -30,8 +30,11 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A failed run. `by_build` is true if the build caused the failure; otherwise the cause is unknown. `unexplained`
-    is true if the program exited by itself without an error message."""
+    """A failed run.
+
+    `by_build` is true if the build caused the failure; otherwise the cause is unknown. `unexplained` is true if the
+    program exited by itself without an error message.
+    """
 
     by_build: bool
     reason: str
@@ -39,17 +42,19 @@ class Fault:
 
 
 def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault | None:
-    """Return why a run failed. Return None for exit code 0. The exit code is judged before the output, because a
-    crashed program can leave its backtrace on stdout.
+    """Return why a run failed. Return None for exit code 0.
+
+    The exit code is judged before the output, because a crashed program can leave its backtrace on stdout.
 
     The build is at fault for a crash, and for an error with a message. The build is not at fault in these cases:
 
     - a signal from a different process;
     - lack of memory;
     - a program that cannot start, or does not accept its arguments;
-    - a model that cannot be loaded, unless it is `pinned`: then its digest was checked, so the file is intact.
+    - a model that cannot be loaded. If the model is `pinned`, the build is at fault: the model's digest was checked, so
+      the file is intact.
 
-    An error without a message is not judged yet, because the message may have been lost (see `sentinel`). With
+    A failure without an error message is `unexplained`, because the message may have been lost (see `sentinel`). With
     `stdout`, messages on stdout count too. This is for tests only: the stdout of a model may contain any text.
     """
     if seen.code == 0:
@@ -73,15 +78,20 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
 
 
 def refused_arguments(seen: Observation) -> str | None:
-    """Return the line with which a program rejects its arguments, such as an unknown option. Return None if it does not
-    reject them."""
+    """Return the line in which a program rejects its arguments, for example an unknown option.
+
+    Returns None if the program does not reject its arguments.
+    """
     if seen.code == 0 or seen.code > 128 or seen.code in _NOT_STARTED:
         return None
     return _first(_lines(seen.stderr), _USAGE)
 
 
 def complaint_of(run: Observed) -> str:
-    """Return why no try of a run could be judged: the last complaint that names a cause, or else the last complaint."""
+    """Return why no try of a run could be judged.
+
+    This is the last complaint that names a cause. If no complaint names a cause, this is the last complaint.
+    """
     told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]
     return next((one for one in reversed(told) if not one.endswith(_SILENT)), run.complaint)
 
@@ -92,8 +102,11 @@ def crashed(code: int) -> bool:
 
 
 def cause_of_crash(seen: Observation) -> str:
-    """Return the most informative line of a crash. The line is the assertion if one exists, otherwise the first frame,
-    otherwise the last line. The backtrace may be on stdout."""
+    """Return the most informative line of a crash.
+
+    This is the failed assertion if one exists, otherwise the first frame of the backtrace, otherwise the last line. The
+    backtrace may be on stdout.
+    """
     lines = [*_lines(seen.stderr), *_lines(seen.stdout)]
     return next((line for pattern in _CAUSES if (line := _first(lines, pattern))), None) or _last(lines)
 

@@ -1,7 +1,7 @@
-"""Find the programs of a build. The build is stored, or a suite names it.
+"""Find the programs of a stored build, or of a build that a suite names.
 
-A suite names a second build for a test that must fail there, or for the base of a KL comparison. The name of a stored
-build is its key, or at least the first 8 digits of the key. Any other name is the directory of the programs. A
+A suite names a second build if a test must fail there, or if the base of a KL comparison comes from there. The name of
+a stored build is its key, or at least the first 8 digits of the key. Any other name is the directory of the programs. A
 directory whose name could be a key must be written `./NAME`.
 """
 
@@ -38,8 +38,10 @@ def engine_of(stored: Stored) -> str:
 
 
 def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> Programs:
-    """Return the programs of a stored build. `isolated` says whether the engine uses containers. `image` replaces the
-    image of the build."""
+    """Return the programs of a stored build.
+
+    `isolated` is true if the engine uses containers. `image` replaces the image of the build.
+    """
     record = stored.record
     toolkit = record.options.toolkit.value if record.arch and record.options.toolkit else None
     built_in = record.options.image.digest if record.options.image else None
@@ -61,8 +63,10 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
 
 
 def read_build(node: Node, key: str, *, required: bool = False) -> str | None:
-    """Return the name of a build in a suite. A key is unchanged. A directory is relative to the directory of the
-    workspace file."""
+    """Read the name of a build from a suite.
+
+    A key is returned unchanged. The path of a directory is relative to the directory of the workspace file.
+    """
     text = node.text(key, required=required)
     return text if text is None or _KEY.match(text) else located(text, node.path.parent)
 
@@ -75,9 +79,11 @@ def shown(build: str | Programs) -> str:
 
 
 def named_programs(build: str, like: Programs, *, builds: Path | None, isolated: bool) -> Programs:
-    """Return the programs of a second build: a build stored in `builds`, or a directory. The programs of a directory
-    run with the settings of `like`. Raises `MissingError` if the build does not exist, and `NotHeldError` if its source
-    did not compile."""
+    """Return the programs of a second build: a build stored in `builds`, or a directory.
+
+    The programs of a directory run with the settings of `like`. Raises `MissingError` if the build does not exist, and
+    `NotHeldError` if its source did not compile.
+    """
     if _KEY.match(build):
         if builds is None:
             raise NoSuchBuild(f"there is no build {shown(build)}: no builds are stored")

@@ -16,8 +16,10 @@ from patchstack.observe.protocol import Invocation, Observation, Reply
 def record_of(
     seen: Observation, invocation: Invocation, ingredients: Ingredients, kept: Mapping[str, int | None]
 ) -> Record:
-    """Return the record of an observation. `kept` has the sizes of kept files on the engine, in bytes; None for a file
-    that does not exist."""
+    """Return the record of an observation.
+
+    `kept` has the size of each kept file on the engine, in bytes. The size is None if the file does not exist.
+    """
     facts: dict[str, Any] = {
         "ending": str(seen.ending),
         "code": seen.code,

@@ -26,10 +26,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 class Programs:
     """The programs of a build.
 
-    `directory` is its `bin` on this machine. `image` is the container image, `platform` the target platform. `gpus` is
-    true if the build uses GPUs. `library_path` is the path at which a job sees libraries outside the build, such as the
-    libraries of a CUDA toolkit. `paths` are the mounts that a container needs for these libraries. `key` is the key of
-    a stored build. `stamps` are other build keys that the programs may contain. `name` describes the build in words.
+    `directory` is its `bin` directory on this machine. `image` is the container image, and `platform` is the target
+    platform. `gpus` is true if the build uses GPUs. `library_path` is the path at which a job sees libraries outside
+    the build, such as the libraries of a CUDA toolkit. `paths` are the mounts that a container needs for these
+    libraries. `key` is the key of a stored build. `stamps` are other build keys that the programs may contain. `name`
+    describes the build in words.
     """
 
     directory: Path
@@ -54,7 +55,7 @@ class Programs:
         return LoadedFiles(self.directory, self.names(), stamps)
 
     def digest(self) -> str:
-        """Return one SHA-256 of the names and contents of all files, in hex."""
+        """Return the SHA-256 of the names and contents of all files, in hex."""
         whole = hashlib.sha256()
         for name in sorted(self.names()):
             with (self.directory / name).open("rb") as file:
@@ -87,8 +88,11 @@ def uses_gpu(directory: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Paths as a job sees them. `run` is the directory of the current run. `work` is the directory in it that the
-    program may write to. `kept` is the directory of files that outlive a run."""
+    """Paths as a job sees them.
+
+    `run` is the directory of the current run. `work` is its subdirectory to which the program may write. `kept` is the
+    directory of files that are used by later runs.
+    """
 
     bin: str
     run: str
@@ -101,8 +105,7 @@ class Paths:
         return f"{self.run}/work"
 
     def resolve(self, text: str, invocation: Invocation) -> str:
-        """Return an argument in which placeholders are replaced by paths. Raises `UsageError` for an unknown
-        placeholder."""
+        """Replace the placeholders in an argument by paths. Raises `UsageError` for an unknown placeholder."""
 
         def path(match: re.Match[str]) -> str:
             kind, name = match.group(1), match.group(2) or ""
@@ -120,7 +123,7 @@ class Paths:
 
 
 def volumes() -> tuple[Volume, Volume]:
-    """Return the volume of a runner, and the volume for files that outlive a run."""
+    """Return the volume of a runner, and the volume for files that later runs use."""
     return (
         Volume(name=volume_name("patchstack-gate"), target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),
@@ -133,8 +136,11 @@ def remove_leftovers(engine: Engine) -> None:
 
 
 def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:
-    """Return the paths of models as a job sees them, and the mounts for them. On the host, these are the paths of the
-    model files. In a container, the models are mounted read-only below `/models`."""
+    """Return the paths of models as a job sees them, and the mounts for these paths.
+
+    On the host, these are the paths of the model files. In a container, the models are mounted read-only below
+    `/models`.
+    """
     places, mounts = {}, []
     for index, model in enumerate(models):
         path = str(Path(model.path).expanduser())

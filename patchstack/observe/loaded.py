@@ -1,5 +1,6 @@
-"""Find the files of a build that a program may load, with their digests. The key of an observation depends only on
-these files.
+"""Find the files of a build that a program may load, with their digests.
+
+The key of an observation depends only on these files.
 
 A program loads the libraries that it names (`NEEDED`), and the libraries that these libraries name. ggml also loads
 backends at run time, and any program can load a library by a name that it contains or computes. Therefore these files
@@ -28,8 +29,10 @@ _PIECE = 1 << 22
 
 
 class LoadedFiles:
-    """The files in a directory of programs. Each file is read once. `stamps` are the build keys that the programs may
-    contain."""
+    """The files in a directory of programs. Each file is read once.
+
+    `stamps` are the build keys that the programs may contain.
+    """
 
     def __init__(self, directory: Path, names: Iterable[str], stamps: Iterable[str] = ()) -> None:
         self._directory = directory
@@ -47,8 +50,10 @@ class LoadedFiles:
         return {name: self.digest(name) for name in sorted(self._names)}
 
     def borrowable(self, program: str, others: Iterable[str]) -> bool:
-        """Return whether a program can run with the libraries named in `others`. The program must need at least one
-        library of this build, and `others` must contain every such library."""
+        """Return whether a program can run with the libraries named in `others`.
+
+        The program must need at least one library of this build, and `others` must contain every such library.
+        """
         elf = self._read().get(program)
         needed = [one for one in elf.needed if one in self._names] if elf is not None else []
         return bool(needed) and set(needed) <= set(others)
@@ -56,8 +61,8 @@ class LoadedFiles:
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a file's content, in hex.
 
-        The build key and the linker's build id in the file are replaced by zeros. Both differ after any change of the
-        source, even if the rest of the library is the same.
+        The build key and the linker's build id in the file are replaced by zeros. Both change whenever the source
+        changes, even if the rest of the file does not change.
         """
         path = (self._directory / name).resolve()
         if path not in self._digests:
@@ -88,7 +93,7 @@ class LoadedFiles:
         return frozenset(found)
 
     def _mentioned(self, path: Path, libraries: Iterable[str]) -> set[str]:
-        """Return the libraries whose names occur in a file."""
+        """Return the libraries whose names occur in the file `path`."""
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return {name for name in libraries if content.find(name.encode() + b"\0") >= 0}
 

@@ -37,7 +37,7 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
 
 
 def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tuple[Path, str]:
-    """Return the directory of a relative path in a policy, and the problem of the path.
+    """Return the directory to which a relative path in a policy refers, and the problem with the path.
 
     The problem is an empty string if the path can be used.
 

@@ -1,7 +1,7 @@
-"""Define the interface through which a check runs programs: an observer in the context of the check.
+"""Define `Observer`, the interface through which a check runs programs.
 
-A check (a gate or a comparison) runs programs only through an `Observer`, which keeps observations. If an observation
-is already known, nothing is run, and the check computes its verdict from the known observation.
+A check (a gate or a comparison) runs programs only through an `Observer`, which stores the observations. If an
+observation is already stored, nothing is run, and the check computes its verdict from the stored observation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunContext:
 
 
 class Observer(Protocol):
-    """Runs the programs of a build, and keeps the observations. `Runner` is the real implementation."""
+    """Runs the programs of a build, and stores the observations. `Runner` is the real implementation."""
 
     @property
     def context(self) -> RunContext:
@@ -45,20 +45,19 @@ class Observer(Protocol):
         ...
 
     def beside(self, build: str | Programs) -> OtherBuild:
-        """Return an observer of a second build, in the same context without `reference` and `judge`. The caller closes
-        it.
+        """Return an observer of a second build, in the same context without `reference` and `judge`.
 
-        A build is named by its key or by the directory of its programs (see `from_build`). Raises `MissingError` if the
-        build does not exist, or if it needs a GPU and this build does not. Raises `NotHeldError` if its source did not
-        compile.
+        The caller closes the observer. A build is named by its key or by the directory of its programs (see
+        `from_build`). Raises `MissingError` if the build does not exist, or if it needs a GPU and this build does not.
+        Raises `NotHeldError` if its source did not compile.
         """
         ...
 
     def judged_with(self, program: str, judge: Programs) -> OtherBuild:
-        """Return an observer of this build, with one program from the build `judge`. The caller closes it.
+        """Return an observer of this build, with one program from the build `judge`.
 
-        The program may be the same in both builds. Raises `MissingError` if the other build lacks the program, or if
-        the program cannot run with the libraries of this build.
+        The caller closes the observer. The program may be the same in both builds. Raises `MissingError` if the other
+        build lacks the program, or if the program cannot run with the libraries of this build.
         """
         ...
 
@@ -67,12 +66,12 @@ class Observer(Protocol):
         ...
 
     def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
-        """Return a known observation of the invocation, or run it. A run is repeated up to `tries` times until it is
-        complete.
+        """Return a stored observation of the invocation, or run it.
 
-        `salt` makes a repetition (`run 2`) a different observation. A run that exceeds its limits of memory, time or
-        output is never complete, whatever `complete` returns. Raises the errors of the engine. Raises `MissingError`
-        for a program or model that does not exist, and for a model that does not match its digest.
+        The run is repeated until it is complete, at most `tries` times. With a different `salt` (such as `run 2`), the
+        same invocation has a different observation. A run that exceeds its limits of memory, time or output is never
+        complete, whatever `complete` returns. Raises the errors of the engine. Raises `MissingError` if a program or
+        model does not exist, or if a model does not match its digest.
         """
         ...
 
@@ -85,8 +84,10 @@ class Observer(Protocol):
         ...
 
     def digest_of(self, model: Model) -> str:
-        """Return the SHA-256 of a model's content. It is cached until the size or modification time of the file
-        changes."""
+        """Return the SHA-256 of a model's content.
+
+        The digest is cached until the size or modification time of the file changes.
+        """
         ...
 
     def programs(self) -> frozenset[str]:
@@ -118,8 +119,7 @@ class Settled(str):
 
 
 def retry(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
-    """Observe as `Observer.observe` does, but stop repeating at a `Settled` complaint. Observations with a complaint
-    are not kept."""
+    """Observe like `Observer.observe`, but do not run again after a `Settled` complaint."""
     attempts: list[Attempt] = []
     for number in range(1, max(1, tries) + 1):
         with one_try(number, tries):

@@ -1,4 +1,4 @@
-"""The data of a run: what to run (invocation), the result (observation), and every try."""
+"""Define the data of a run: what to run (invocation), the result (observation), and every try."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from patchstack.engine.protocol import Ending
 from patchstack.evidence.origin import NOW, Origin, Source
 
 OUTPUTS = Bounds(size=1 << 30, entries=10_000)
-"""The limits for the files that one run may return: their total bytes, and their number. The files are read into
-memory."""
+"""The limits on the total size and the number of the files that one run may return.
+
+The files are read into memory.
+"""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model file on the engine's machine. `sha256` is the digest of its content; if it is None, the digest is
-    computed before use. `what` describes the model in words."""
+    """A model file on the engine's machine.
+
+    `sha256` is the digest of its content; if it is None, the digest is computed before use. `what` describes the model
+    in words.
+    """
 
     name: str
     path: str
@@ -36,15 +41,15 @@ class Invocation:
 
     - `{model:NAME}`: a model of `models`;
     - `{input:NAME}`: a file of `inputs`;
-    - `{kept:NAME}`: a file that outlives the run, such as a KL base;
+    - `{kept:NAME}`: a file that later runs use, such as a KL base;
     - `{work}`: a directory that the run may write to. It is empty at the start and removed at the end.
 
-    `env` has the variables that are set in addition to the variables of every job (PATH, HOME, LC_ALL, the library
-    path). stdin is closed. `keeps` are the names of the kept files that the run makes. `brings` are the files of
-    `{work}` that become part of the observation. With `beside`, the program is a server that runs until its client
-    ends. `requests` are the client's requests, in order, for a client that does nothing else; the key then contains the
-    requests and not the client. `seconds` limits the wall time of the whole run. `output` is the maximum number of
-    bytes that the program may write to one stream; a program that exceeds it is ended.
+    `env` contains variables in addition to those of every job (PATH, HOME, LC_ALL, the library path). stdin is
+    `/dev/null`. `keeps` are the names of the kept files that the run creates. `brings` are the files of `{work}` that
+    become part of the observation. With `beside`, the program is a server that runs until its client ends. If the
+    client only sends requests, `requests` lists them in order; the key then contains the requests and not the client.
+    `seconds` limits the wall time of the whole run. `output` is the maximum number of bytes that the program may write
+    to one stream; a program that exceeds it is ended.
     """
 
     what: str
@@ -76,9 +81,9 @@ class Beside:
     `files` are the files in its directory; in them, `{address}` is replaced by the server's `HOST:PORT`. `args` are the
     arguments of the interpreter; in them, `{here}` is replaced by the directory. `env` is not part of the key and may
     contain secrets. `brings` are the files that the client leaves. `image` is for containers and must have Python; if
-    it is None, `client_image` finds one. `flags` tell the server where to listen; in them, `{port}` is replaced by the
-    port. With `stoppable`, Ctrl-C ends the client, which can still write its results; otherwise Ctrl-C is raised. If
-    the server ends first, the client has `grace` seconds to notice.
+    it is None, `client_image` finds one. `flags` are the server options that set its address; in them, `{port}` is
+    replaced by the port. With `stoppable`, Ctrl-C ends the client, which can still write its results; otherwise Ctrl-C
+    is raised. If the server ends first, the client has `grace` seconds to notice.
     """
 
     what: str
@@ -102,10 +107,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The result of a run. `key` is the digest of everything that can change it. `code` is the exit code; it is 128
-    plus the number of the signal if a signal ended the program. `overflowed` is true if a stream exceeded its limit.
-    `lost` is true if some output could not be written. `files` are the requested files. `source` says where the
-    observation comes from."""
+    """The result of a run.
+
+    `key` is the digest of everything that can change the result. `code` is the exit code; it is 128 plus the number of
+    the signal if a signal ended the program. `overflowed` is true if a stream exceeded its limit. `lost` is true if
+    some output could not be written. `files` are the requested files. `source` shows where the observation comes from.
+    """
 
     key: str
     ending: Ending
@@ -121,14 +128,17 @@ class Observation:
 
     @property
     def recalled(self) -> bool:
-        """Whether the observation was already known, so that nothing was run."""
+        """Whether the observation was already stored, so nothing was run."""
         return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of an invocation. `complaint` says why the try cannot be judged; None if it can. `source` says where the
-    observation comes from. `seconds` is the duration of the run that made it."""
+    """One try of an invocation.
+
+    `complaint` is the reason why the try cannot be judged; None if it can. `source` shows where the observation comes
+    from. `seconds` is the duration of the run that produced the observation.
+    """
 
     what: str
     key: str
@@ -139,13 +149,13 @@ class Attempt:
 
     @property
     def recalled(self) -> bool:
-        """Whether the observation was already known, so that nothing was run."""
+        """Whether the observation was already stored, so nothing was run."""
         return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The tries of an invocation. `observation` is the one that can be judged; None if no try gave one."""
+    """The tries of an invocation. `observation` is the result of the try that can be judged, or None."""
 
     observation: Observation | None
     attempts: tuple[Attempt, ...]
@@ -157,5 +167,7 @@ class Observed:
 
 
 Complete = Callable[[Observation], str | None]
-"""Returns why an observation cannot be judged, such as a missing sentinel. Returns None if it can be judged. Only
-observations that can be judged are kept."""
+"""Returns why an observation cannot be judged, such as a missing sentinel. Returns None if it can be judged.
+
+Only observations that can be judged are stored.
+"""

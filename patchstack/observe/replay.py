@@ -26,8 +26,10 @@ _SOURCE = Source(origin=Origin.RECORDED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBuilds:
-    """The files of several builds with their digests. A build is named as gates name it: by its key, or by a path below
-    `root`."""
+    """The files of several builds with their digests.
+
+    Gates name a build by its key, or by a path below `root`.
+    """
 
     root: Path
     files: Mapping[str, Mapping[str, str]]
@@ -48,8 +50,11 @@ class RecordedBuilds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """An `Observer` that uses only records. `files` are the files of the judged build, with their digests. `borrows` is
-    true if a program of a different build ran with its libraries; the records do not contain this fact."""
+    """An `Observer` that uses only records.
+
+    `files` are the files of the judged build, with their digests. `borrows` is true if a program of a different build
+    ran with the libraries of this build; the records do not contain this fact.
+    """
 
     records: Sequence[Record]
     files: Mapping[str, str]
@@ -146,7 +151,10 @@ class Replay:
 
 
 def invocation_parts(ingredients: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ingredients that come from an invocation. The files of the build and the hardware are omitted."""
+    """Return the ingredients that come from an invocation.
+
+    The schema, the files of the build and the hardware are omitted.
+    """
     return {name: value for name, value in ingredients.items() if name not in ("schema", "programs", "hardware")}
 
 

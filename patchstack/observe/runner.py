@@ -1,4 +1,4 @@
-"""Run the programs of a build on an engine for gates, and keep the observations."""
+"""Run the programs of a build on an engine for gates, and store the observations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Runner:
     `context` is the context of all runs. It does not change: `within` returns a view of the same runner with a
     different context. `observations` is this machine's cache of observations. `recorded` is the recorded evidence; if
     it is None, only the cache is used. `memory` is the directory that caches the digests of models. `builds` is the
-    directory of stored builds. `hardware` is the machine, as one line. With `again`, known observations are not used.
+    directory of stored builds. `hardware` is the machine, as one line. With `again`, stored observations are not used.
     With `offline`, no image is built. Volumes are created by the first run and removed by `close`.
     """
 
@@ -98,7 +98,7 @@ class Runner:
         return self._station.about
 
     def within(self, context: RunContext) -> Self:
-        """Return a view of this runner with a different context. Closing either closes both."""
+        """Return a view of this runner with a different context. Closing one of the two closes both."""
         view = copy.copy(self)
         view._context = context
         return view
@@ -136,7 +136,7 @@ class Runner:
 
     @property
     def others(self) -> Mapping[str, Programs]:
-        """The other builds that were used through this runner, by the names that were given."""
+        """The other builds that `beside` opened, by name, key or directory."""
         return self._station.others
 
     def build_digest(self) -> str:
@@ -161,7 +161,8 @@ class Runner:
             status = path.stat()
         except OSError as error:
             raise ModelMissing(
-                f"model {model.name} is not at {path}: {error.strerror}", hint="path: in patchstack.yaml, or --model"
+                f"model {model.name} is not at {path}: {error.strerror}",
+                hint="change path: in patchstack.yaml, or use --model",
             ) from error
         name = hashlib.sha256(f"model {path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
         known = recall(self.memory, name)
@@ -188,7 +189,7 @@ class Runner:
         return Observed(observation=None, attempts=tuple(attempts))
 
     def look(self, invocation: Invocation) -> Observation:
-        """Run the invocation, even if its observation is known, and return the new observation. It is not kept."""
+        """Run the invocation, even if its observation is stored. Return the new observation without storing it."""
         key = observation_key(self._ingredients(invocation, ""))
         return self._station.run(invocation, key, gpu=self.context.gpu)
 
@@ -198,7 +199,7 @@ class Runner:
         if invocation.program not in self.programs():
             raise NotInBuild(
                 f"{invocation.program} is not in {self.files.directory}",
-                hint="build it: --target, or targets: of the variant",
+                hint="build it: use --target, or add it to targets: of the variant",
             )
         image, without = self.files.image or "host", self._station.without(gpu=self.context.gpu)
         return Ingredients(
@@ -220,8 +221,8 @@ class Runner:
         digest = self.digest_of(model)
         if model.sha256 is not None and digest != model.sha256:
             raise ModelMissing(
-                f"model {model.name} does not match its digest: {model.path} is sha256 {digest}, not {model.sha256}",
-                hint="fetch it again, or correct sha256: in patchstack.yaml",
+                f"model {model.name} does not match its digest: {model.path} has sha256 {digest}, not {model.sha256}",
+                hint="download it again, or correct sha256: in patchstack.yaml",
             )
         return digest
 
@@ -238,7 +239,7 @@ class Runner:
             raise ModelMissing(f"model {model.name} cannot be read on the engine's machine: {model.path}")
         return words[2]
 
-    # The known observations
+    # Stored observations
 
     def _recalled(self, key: str) -> Observation | None:
         record = self.observations.find(key)
@@ -254,8 +255,11 @@ class Runner:
 
 
 def _digests(invocation: Invocation) -> dict[str, str]:
-    """Return the digests of all input files of a run, by name. The names of a client's files begin with `beside`. A
-    client that only sends requests is omitted, because the key contains the requests."""
+    """Return the digests of all input files of a run, by name.
+
+    The names of a client's files begin with `beside`. A client that only sends requests is omitted, because the key
+    contains the requests.
+    """
     files = dict(invocation.inputs)
     if invocation.beside is not None and not invocation.requests:
         files |= {f"beside {name}": data for name, data in invocation.beside.files.items()}
@@ -264,7 +268,7 @@ def _digests(invocation: Invocation) -> dict[str, str]:
 
 
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
-    """Return why a run cannot be judged, whatever the program. Return None if it can."""
+    """Return why a run cannot be judged, for reasons that apply to any program. Return None if there is none."""
     if seen.ending is Ending.TIMED_OUT:
         return f"it took over {invocation.seconds:g} s and was ended"
     if seen.ending is Ending.OUT_OF_MEMORY:

@@ -1,5 +1,7 @@
-"""Check that the output of a program is complete. It is complete if it contains the sentinel, which is the line that
-the program prints last."""
+"""Check that the output of a program is complete.
+
+It is complete if it contains the sentinel: the line that the program prints last.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def lines_of(stream: bytes) -> list[str]:
-    """Return the complete lines of a stream, without colours. A last line without a line break is omitted, because it
-    may be cut off."""
+    """Return the complete lines of a stream, without colours.
+
+    A last line without a line break is omitted, because it may be truncated.
+    """
     return [line.rstrip("\r") for line in _plain(stream).split("\n")[:-1]]
 
 
@@ -22,7 +26,7 @@ def all_lines_of(*streams: bytes) -> list[str]:
 
 
 def sentinel_missing(stream: bytes, pattern: str) -> str | None:
-    """Return why the output may be incomplete. Return None if the sentinel is found."""
+    """Return why the output may be incomplete. Return None if it contains the sentinel."""
     search = re.compile(pattern).search
     if any(search(line) for line in reversed(lines_of(stream))):
         return None

@@ -13,9 +13,11 @@ from patchstack.observe.beside import ClientResult
 from patchstack.observe.protocol import Invocation, Observation, Reply
 
 ANSWERS = "answers.json"
-"""The name of the file in which a client leaves the server's responses. It is a JSON object. `state` is `answered`,
-`not-ready` or `broke`. `overflowed` is true if a response was too long. `answers` has a pair for each complete
-response: its status, and its body in base64."""
+"""The name of the file in which a client leaves the server's responses.
+
+It is a JSON object. `state` is `answered`, `not-ready` or `broke`. `overflowed` is true if a response was too long.
+`answers` contains a pair for each complete response: its status, and its body in base64.
+"""
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED = (0, 128 + 15, 128 + 9)
 
@@ -33,8 +35,11 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that ran. `client` is the result of its client; None if the client did not start. `alive` is true if the
-    server ran until it was told to end. `outcome` says how the server ended. `seconds` is the total time."""
+    """The run of a server.
+
+    `client` is the result of its client; None if the client did not start. `alive` is true if the server ran until it
+    was told to end. `outcome` is the outcome of the server's job. `seconds` is the total time.
+    """
 
     client: ClientResult | None
     alive: bool
@@ -54,7 +59,10 @@ class Answers:
 
 
 def read_answers(content: bytes) -> Answers:
-    """Return the responses in a file. Return an empty `Answers` if the file is damaged or missing."""
+    """Parse the file in which a client left the responses.
+
+    Returns an empty `Answers` if the content is damaged or empty.
+    """
     try:
         found = json.loads(content)
         pairs = [(int(status), base64.b64decode(body, validate=True)) for status, body in found["answers"]]
@@ -70,8 +78,8 @@ def read_answers(content: bytes) -> Answers:
 def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
     """Return the observation of a server that received the requests of an invocation.
 
-    It has a reply for each request, with status 0 for a request without a response. `files` has the outcome as text,
-    under `service`.
+    It contains a reply for each request, with status 0 for a request without a response. In its `files`, `service`
+    describes in words how the exchange with the server ended.
     """
     answers = read_answers(run.client.files.get(ANSWERS, b"")) if run.client is not None else Answers()
     count = len(invocation.requests)
@@ -96,8 +104,10 @@ def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
 
 
 def measured(run: ServerRun, key: str) -> Observation:
-    """Return the observation of a server that a client measured. It has the client's files and output, and the server's
-    output."""
+    """Return the observation of a server that a client measured.
+
+    It contains the client's files and output, and the server's output.
+    """
     stderr = run.stdout + run.stderr
     if run.client is None:
         return Observation(
@@ -122,13 +132,15 @@ def measured(run: ServerRun, key: str) -> Observation:
 
 
 def file_limit(output: int) -> int:
-    """Return the maximum size of a server's output file in bytes. It is a multiple of 512, because `ulimit` counts
-    blocks of this size."""
+    """Return the maximum size of a server's output file in bytes.
+
+    It is a multiple of 512, because `ulimit` counts blocks of this size.
+    """
     return max(1, output // 512) * 512
 
 
 def _code(run: ServerRun) -> int:
-    """Return the exit code of the server. It is 0 if the server ended because it was told to."""
+    """Return the exit code of the server. It is 0 if the server ended because it was told to end."""
     return 0 if run.alive and run.outcome.code in _STOPPED else run.outcome.code
 
 

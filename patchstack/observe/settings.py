@@ -19,8 +19,11 @@ _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 
 
 def environment(node: Node, key: str = "env") -> Environment:
-    """Return a mapping of names to strings or integers. Complain about values such as `true`, `1.0` and `0x10`, because
-    YAML does not keep their spelling, which the program would receive."""
+    """Return a mapping of names to strings or integers.
+
+    Complains about values such as `true`, `1.0` and `0x10`: the program would receive them in a different spelling,
+    because YAML does not preserve it.
+    """
     child = node.mapping(key)
     found = {}
     for name in child.node if child is not None else ():
@@ -49,7 +52,7 @@ def merged(*parts: Environment) -> dict[str, str]:
 
 
 def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int:
-    """Return a whole number. Complain if it is not from `least` to `most`, and return the default."""
+    """Return a whole number from `least` to `most`. Return the default after a complaint."""
     if _zero(node.node.get(key)):
         node.used.append(key)
         value = 0
@@ -62,7 +65,7 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
 
 
 def _zero(value: object) -> bool:
-    """Return whether a value was written as `0`. ruamel returns it as a number with a width, as it does for `007`."""
+    """Return whether a value was written as `0`. ruamel returns it, like `007`, as a number with a width."""
     return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
@@ -88,7 +91,10 @@ def patterns(node: Node, key: str) -> tuple[str, ...]:
 
 
 def pattern_problem(text: str) -> str | None:
-    """Return why a string cannot be used as a regular expression that must match. Return None if it can."""
+    """Return why a regular expression cannot be used: it is invalid, or it matches every text.
+
+    Returns None if it can be used.
+    """
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
@@ -127,12 +133,14 @@ def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tup
 
 
 def models_named(args: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the models that arguments refer to as `{model:NAME}`, each once."""
+    """Return the names of the models that arguments refer to as `{model:NAME}`, without duplicates."""
     return tuple(dict.fromkeys(name for text in args for name in _MODEL.findall(text)))
 
 
 def placeholder_problem(text: str) -> str | None:
-    """Return why a string cannot be used literally as an argument: a placeholder in it would be replaced by a path.
-    Return None if it can."""
+    """Return why a string cannot be used literally as an argument. Return None if it can.
+
+    It cannot if it contains a placeholder, which would be replaced by a path.
+    """
     found = _PATH.search(text)
     return f"{found.group(0)} would be replaced by a path" if found else None

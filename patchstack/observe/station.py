@@ -21,9 +21,9 @@ _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED_WITHIN = 30.0
 _DYING = 0.3
 
-# stdout and stderr go to files, because an engine returns both as one stream, and they are used separately. The limit
-# on file sizes ends programs that print forever. It is not set if the run makes kept files, which may be large. The
-# exit code 97 means that the program does not exist.
+# stdout and stderr are written to files, because an engine returns both as one stream, but gates read them separately.
+# The limit on file sizes ends programs that print forever. It is not set if the run creates kept files, which may be
+# large. The exit code 97 means that the program cannot be executed.
 _RUN = """
 run=$1 limit=$2 brings=$3 program=$4
 shift 4
@@ -37,7 +37,7 @@ echo "$?" >"$run/out/code"
 for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 """
 
-# A server's output goes to files, too. Its size is limited, and core dumps are disabled.
+# A server's output is written to files, too. Its size is limited, and core dumps are disabled.
 _SERVE = """
 ulimit -c 0
 ulimit -f "$1"
@@ -47,8 +47,10 @@ exec "$@" >"$0/stdout" 2>"$0/stderr" </dev/null
 
 
 class Station:
-    """Runs the programs of a build on an engine, in volumes that the first run creates. All views of a runner share it.
-    `memory` is a directory that records which images have Python."""
+    """Runs the programs of a build on an engine, in volumes that the first run creates.
+
+    All views of a runner share it. `memory` is a directory that records which images have Python.
+    """
 
     def __init__(self, engine: Engine, programs: Programs, memory: Path, *, offline: bool = False) -> None:
         self.engine = engine
@@ -91,15 +93,17 @@ class Station:
         return int(size) if outcome.ok and kind.startswith("regular") and size.isdigit() else None
 
     def without(self, *, gpu: bool) -> str:
-        """Return the part of an observation's key for hidden GPUs.
+        """Return the part of an observation's key that describes hidden GPUs.
 
         It is empty unless GPUs are hidden from a build that uses them.
         """
         return " without GPUs" if self.programs.gpus and not gpu else ""
 
     def run(self, invocation: Invocation, key: str, *, gpu: bool) -> Observation:
-        """Run an invocation and return its observation under this key. If `gpu` is false, GPUs are hidden from the
-        program."""
+        """Run an invocation, and return its observation under this key.
+
+        If `gpu` is false, GPUs are hidden from the program.
+        """
         doing(f"{invocation.what}, sending")
         if invocation.beside is not None:
             ran = self._served(invocation, invocation.beside, gpu=gpu)
@@ -113,11 +117,11 @@ class Station:
             return self._seen(invocation, key, outcome, found / "out")
 
     def _served(self, invocation: Invocation, beside: Beside, *, gpu: bool) -> ServerRun:
-        """Run the program as a server, and its client."""
+        """Run the program as a server, together with its client."""
         paths = self._prepared(invocation)
         engine = self.engine
         if not isinstance(engine, RunsServers):
-            raise NoServersHere(f"the engine {self.about.spec} runs no servers")
+            raise NoServersHere(f"the engine {self.about.spec} cannot run servers")
         image = client_image(engine, self.about, beside, self.programs, self.memory, offline=self.offline)
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths, gpu=gpu), lambda _: None) as server:
@@ -171,7 +175,7 @@ class Station:
         return replace(job, argv=argv, limits=replace(job.limits, seconds=None))
 
     def _prepared(self, invocation: Invocation) -> Paths:
-        """Send the files of the run, and return the paths as the job sees them."""
+        """Send the files of the run to the engine, and return the paths as the job sees them."""
         image = self.programs.image
         if not self.sent:
             self.sent = True
@@ -242,7 +246,7 @@ class Station:
 
 
 def _shown(line: str, invocation: Invocation) -> str:
-    """Return a line of the client as the progress display shows it."""
+    """Convert a line of the client for the progress display."""
     word, _, number = line.partition(" ")
     if invocation.requests and word == "asking" and number.isdigit():
         return f"request {number} of {len(invocation.requests)}"
