@@ -1,5 +1,7 @@
-"""Pack trees of files into tar streams and unpack them. Packing is deterministic. Unpacking does not trust the
-stream."""
+"""Pack files into tar streams, and unpack tar streams.
+
+Packing is deterministic. Unpacking does not trust the stream.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ _BLOCK = 1 << 20
 class Entry:
     """An entry of an archive. `path` is relative.
 
-    A file has its content in `data` or in the file `file`. A symbolic link has its target in `link`. An entry with none
-    of these is a directory.
+    The content of a file is in `data`, or in the file at the path `file`. `link` is the target of a symbolic link. An
+    entry with none of these is a directory.
     """
 
     path: str
@@ -64,7 +66,7 @@ def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
                 info = _info(entry.path, mtime, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
                 with entry.file.open("rb") as content:
                     info.size = os.fstat(content.fileno()).st_size
-                    archive.addfile(info)  # without the content of the entry, which may be larger than memory
+                    archive.addfile(info)  # the content follows in blocks, because it may be larger than memory
                     yield _taken(buffer)
                     yield from whole_blocks(content, info.size)
                 archive.offset += info.size + -info.size % tarfile.BLOCKSIZE
@@ -86,8 +88,10 @@ def _taken(buffer: io.BytesIO) -> bytes:
 
 
 def whole_blocks(content: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield `size` bytes of a file, then the padding to a whole tar block. Raises `MissingError` if the file became
-    shorter."""
+    """Yield `size` bytes of a file, then the padding to a whole tar block.
+
+    Raises `MissingError` if the file became shorter.
+    """
     left = size
     while left:
         if not (block := content.read(min(left, _BLOCK))):
@@ -174,7 +178,7 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
 
 
 class Stream(io.RawIOBase):
-    """A readable file whose content comes from chunks of bytes."""
+    """A readable file object for the content of `chunks`."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

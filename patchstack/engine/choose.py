@@ -28,6 +28,6 @@ def open_engine(spec: str, *, root: Path) -> Engine:
             raise
         raise PackageMissing(
             f"the engine {spec} needs the docker package, which is not installed",
-            hint=f"{install_hint('docker')}; {ON_THE_HOST}",
+            hint=f"{install_hint('docker')}; or {ON_THE_HOST}",
         ) from error
     return ContainerEngine(endpoint)

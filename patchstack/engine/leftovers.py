@@ -25,12 +25,12 @@ def volume_name(what: str) -> str:
 
 
 def sweep(engine: Engine, what: str) -> None:
-    """Remove the volumes of this machine's processes that have certainly ended.
+    """Remove the volumes of processes on this machine that have certainly ended.
 
-    `what` is a regular expression for the beginning of the names.
+    `what` is a regular expression for the beginning of the volumes' names.
 
     If it is unknown whether a process has ended, its volume is removed when it is more than five days old. In this
-    case, volumes of earlier versions are not removed, because their names have no time: use `docker volume rm`.
+    case, volumes of earlier versions are not removed, because their names contain no time: use `docker volume rm`.
     """
     own = re.compile(rf"(?:{what}){_OWNER}")
     for name in engine.volumes():
@@ -39,7 +39,7 @@ def sweep(engine: Engine, what: str) -> None:
             continue
         silent = time.time() - int(found[4], 16) - _LONGEST if found[4] else 0.0
         if is_gone(int(found[2]), found[3], silent=silent):
-            with contextlib.suppress(UsageError):  # a container that is still ending uses the volume
+            with contextlib.suppress(UsageError):  # a container that has not ended yet may use the volume
                 engine.remove(name)
 
 

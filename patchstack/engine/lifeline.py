@@ -1,10 +1,10 @@
-"""End a job when patchstack ends, even after kill -9 or a lost connection. A channel from patchstack to the job, the
-lifeline, closes when patchstack ends.
+"""End a job when patchstack ends, even after kill -9 or a lost connection.
 
-On the host, the lifeline is a pipe. In a container, it is the container's stdin. A watcher process of the job reads one
-end, and patchstack holds the other end and never writes. When patchstack or the connection dies, the kernel or the
-engine closes the lifeline, and the watcher reads the end of file. No other process is needed. In a container, the job
-cannot disable the lifeline: process 1 waits for the watcher, so the container also ends if the job kills the watcher.
+The lifeline is a channel from patchstack to the job that closes when patchstack ends. On the host, the lifeline is a
+pipe. In a container, it is the container's stdin. A watcher process of the job reads one end, and patchstack holds the
+other end and never writes. When patchstack or the connection dies, the kernel or the engine closes the lifeline, and
+the watcher reads the end of file. No other process is needed. In a container, the job cannot disable the lifeline:
+process 1 waits for the watcher, so the container also ends if the job kills the watcher.
 """
 
 from __future__ import annotations
@@ -98,8 +98,11 @@ _TRAILER = re.compile(rb"\x1epatchstack [0-9a-f]+ (lost|absent|nowhere|killed|\d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The last message of process 1. `code` is the job's exit code, or the reason why it has none. `oom_kills` is the
-    number of processes in the container that the kernel killed because memory was full."""
+    """The last message of process 1.
+
+    `code` is the job's exit code, or the reason why it has none. `oom_kills` is the number of processes in the
+    container that the kernel killed because memory was full.
+    """
 
     code: int | Why
     oom_kills: int
@@ -108,7 +111,7 @@ class Ended:
 class Trailer:
     """Removes the trailer from the end of a container's output.
 
-    Output that has no trailer is incomplete.
+    Output without a trailer is incomplete.
     """
 
     def __init__(self, nonce: str) -> None:

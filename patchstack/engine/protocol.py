@@ -1,5 +1,7 @@
-"""Define the interface of an engine: run commands, and copy files to and from it. Builds, gates and benchmarks use only
-this interface."""
+"""Define the interface of an engine, which runs commands and stores files.
+
+Builds, gates and benchmarks use only this interface.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from patchstack.causes import BadValue
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 Output = Callable[[bytes], None]
-"""The type of functions that receive a job's output as it arrives: stdout and stderr in one stream, in chunks of any
-size."""
+"""The type of functions that receive a job's output as it arrives.
+
+stdout and stderr are one stream. The chunks have any size.
+"""
 
 
 class EngineUnavailable(MissingError):
@@ -26,7 +30,7 @@ class EngineUnavailable(MissingError):
 
 
 class EngineLost(MissingError):
-    """The engine answered earlier, and then the connection was lost."""
+    """The connection to the engine was lost after the engine had answered."""
 
     code = "PS0513"
 
@@ -74,8 +78,10 @@ class About:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A container image on an engine. `digest` is the sha256 of its configuration, which identifies every layer. `size`
-    is in bytes."""
+    """A container image on an engine.
+
+    `digest` is the sha256 of its configuration, which identifies every layer. `size` is in bytes.
+    """
 
     reference: str
     digest: str
@@ -86,8 +92,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a job. None means no limit. `memory` and `tmp` (the size of /tmp) are in bytes. `seconds` is wall
-    time."""
+    """The limits of a job. None means no limit.
+
+    `memory` and `tmp` (the size of /tmp) are in bytes. `seconds` is wall time.
+    """
 
     memory: int | None = None
     cpus: float | None = None
@@ -98,8 +106,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A named directory on an engine. It continues to exist after a job. `target` is its path in a container.
-    `Engine.place` returns the path that a job of the engine sees."""
+    """A named directory on an engine. It continues to exist after a job.
+
+    `target` is its path in a container. `Engine.place` returns the path that a job of the engine sees.
+    """
 
     name: str
     target: str
@@ -110,8 +120,7 @@ _VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 
 
 def checked_volume(name: str) -> str:
-    """Return the name of a volume if it is valid. Raises `UsageError` if it is not, for example if it could be a
-    path."""
+    """Return the name of a volume. Raises `UsageError` if it is invalid, for example if it could be a path."""
     if not _VOLUME_NAME.fullmatch(name):
         raise BadValue(f"{name!r} is not a volume name; use up to 128 letters, digits, '_', '.' and '-'")
     return name
@@ -119,8 +128,10 @@ def checked_volume(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePath:
-    """A path on the engine's machine, for example a CUDA toolkit or a model. A container sees it read-only at
-    `target`."""
+    """A path on the engine's machine, for example a CUDA toolkit or a model.
+
+    A container sees the path read-only at `target`.
+    """
 
     source: str
     target: str
@@ -130,9 +141,9 @@ class EnginePath:
 class Job:
     """A command to run.
 
-    `what` is a word for messages and labels, for example `build`. `argv[0]` is searched on the job's PATH. `env` is the
-    complete environment, but the engine adds PATH and HOME if they are missing. `workdir` is a path as the job sees it.
-    The job's stdin is closed. Container engines require `image`.
+    `what` is a word for messages and labels, for example `build`. `argv[0]` is searched for on the job's PATH. `env` is
+    the complete environment, but the engine adds PATH and HOME if they are missing. `workdir` is a path as the job sees
+    it. The job's stdin is `/dev/null`. Container engines require `image`.
     """
 
     what: str
@@ -157,8 +168,10 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a job. `code` is its exit code, or 128 + the number of the signal that ended it. `seconds` is its
-    wall time."""
+    """The outcome of a job.
+
+    `code` is its exit code, or 128 + the number of the signal that ended it. `seconds` is its wall time.
+    """
 
     ending: Ending
     code: int
@@ -170,8 +183,10 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """An engine runs jobs and stores volumes. Every method raises `EngineUnavailable` or `EngineLost` if the engine
-    does not answer. An engine must be used from one thread only."""
+    """Runs jobs and stores volumes. An engine must be used from one thread only.
+
+    Every method raises `EngineUnavailable` or `EngineLost` if the engine does not answer.
+    """
 
     def about(self) -> About:
         """Ask the engine for its current description."""
@@ -197,13 +212,17 @@ class Engine(Protocol):
         ...
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
-        """Return a file or directory of a volume as a tar stream. The names in the stream begin with the last component
-        of `path`, as with `docker cp`. Raises `MissingError` if `path` does not exist."""
+        """Return a file or directory of a volume as a tar stream.
+
+        The names in the stream begin with the last component of `path`, as with `docker cp`. Raises `MissingError` if
+        `path` does not exist.
+        """
         ...
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """Run a job to its end. The job and all its processes are ended if an exception (including Ctrl-C) is raised,
-        or if this process dies.
+        """Run a job until it ends.
+
+        If an exception (including Ctrl-C) is raised, or if this process dies, the job and all its processes are ended.
 
         Raises `ImageMissing`, `PlatformUnsupported` or `UsageError` if the job cannot start, and `MissingError` if the
         program, the working directory or one of the paths does not exist.
@@ -228,14 +247,18 @@ class Engine(Protocol):
 
 
 class Running(Protocol):
-    """A job that runs in the background, for example a server or its client. It must be used from the thread of its
-    engine."""
+    """A job that runs in the background, for example a server or its client.
+
+    It must be used from the thread of its engine.
+    """
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """The loopback address of the job, with the lowest TCP port on which the job listens. The address is None if
-        the job does not listen, or if the port is unknown, as in a container. A container has its own loopback
-        interface, where every port is free."""
+        """The loopback address of the job, with the lowest TCP port on which the job listens.
+
+        The address is None if the job does not listen, or if the port is unknown, as in a container. A container has
+        its own loopback interface, where every port is free.
+        """
         ...
 
     def wait(self, seconds: float) -> Outcome | None:
@@ -256,9 +279,9 @@ class RunsServers(Protocol):
     """The interface of an engine that can run several jobs at the same time, such as a server and its client."""
 
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
-        """Start a job for the time of a `with` block.
+        """Start a job, and end it at the end of the `with` block.
 
-        The job and all its processes end with the block, or when this process dies.
+        All processes of the job are ended. They are also ended when this process dies.
 
         `beside` is a running job of this engine. The new job shares only the loopback interface of that job. `output`
         may be called from a different thread. Raises the errors of `Engine.run`.

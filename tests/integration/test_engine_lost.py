@@ -69,6 +69,6 @@ def test_a_command_that_loses_its_engine_says_so_and_draws_no_verdict(toy: Toy, 
     assert "Traceback" not in stderr
     assert child.returncode == 3, (stdout, stderr)
     assert " was lost" in stderr
-    assert "hint: check that the engine runs and can be reached (patchstack doctor), then run it again" in stderr
+    assert "hint: run 'patchstack doctor' to check that the engine can be reached, then run the command again" in stderr
     assert not any(json.loads(line).get("holds") for line in stdout.splitlines() if line.startswith("{"))
     eventually(lambda: running_of(child.pid) == [], "a job outlives the connection", seconds=20)

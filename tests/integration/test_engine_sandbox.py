@@ -198,7 +198,7 @@ def test_a_job_runs_where_it_is_told(engine: ContainerEngine) -> None:
 def test_an_image_that_is_not_there_is_named_with_what_to_do(engine: ContainerEngine) -> None:
     with pytest.raises(ImageMissing, match=r"^the engine at unix://.* has no image no-such:1$") as refused:
         engine.image("no-such:1", platform="linux/amd64")
-    assert refused.value.hint == f"docker --host {SPEC} pull no-such:1, or build it there"
+    assert refused.value.hint == f"run 'docker --host {SPEC} pull no-such:1', or build it there"
     with pytest.raises(ImageMissing, match=r"has no image no-such:1$"):
         ran(engine, job("true", image="no-such:1"))
 

@@ -119,22 +119,22 @@ def test_a_host_without_docker_is_said_to_be_one(engine: ContainerEngine, server
             EngineUnavailable, match=r"^docker is not installed on dgx: .*docker.*not found$"
         ) as refused:
             engine.about()
-        assert "install docker there" in str(refused.value.hint)
+        assert "install the docker program on that machine" in str(refused.value.hint)
     finally:
         server.restrict("/usr/local/bin:/usr/bin:/bin")
 
 
 def test_a_host_whose_engine_is_not_running_is_said_to_be_one(engine: ContainerEngine, tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match=r"^ssh reached dgx, but no Docker engine there: ") as refused:
+    with pytest.raises(EngineUnavailable, match=r"^ssh reached dgx, but no Docker engine answers there: ") as refused:
         container_engine(f"ssh://dgx{tmp_path}/docker.sock").about()
     assert "systemctl start docker" in str(refused.value.hint)
 
 
 def test_without_an_ssh_program_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match=r"^the engine is reached over ssh, which is not installed$") as refused:
+    with pytest.raises(MissingError, match=r"^cannot connect to the engine: ssh is not installed$") as refused:
         container_engine("ssh://dgx").about()
-    assert refused.value.hint == "apt-get install openssh-client"
+    assert refused.value.hint == "run 'apt-get install openssh-client'"
 
 
 def test_the_command_leaves_to_the_users_configuration_what_was_not_named() -> None:

@@ -231,7 +231,7 @@ def test_a_full_disk_under_a_volume_is_named() -> None:
         api.create_volume(name, driver_opts=options, labels={"patchstack.volume": "1"})
     try:
         with pytest.raises(
-            OutOfSpace, match=r"^the engine's disk is full: it cannot write files into the volume"
+            OutOfSpace, match=r"^the engine cannot write files into the volume .*: its disk is full"
         ) as full:
             engine.put(name, pack([Entry(path="big", data=BIG)]), image=IMAGE)
         assert "no space left on device" in full.value.message

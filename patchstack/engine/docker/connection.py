@@ -22,10 +22,10 @@ _KEPT_OPEN = 4
 
 
 class Connection:
-    """A connection to an engine that answered. `api` sends requests to the engine. `faults` translates the errors of
-    these requests.
+    """A connection to an engine that answered.
 
-    The constructor raises `EngineUnavailable` if the engine does not answer.
+    `api` sends requests to the engine. `faults` translates the errors of these requests. The constructor raises
+    `EngineUnavailable` if the engine does not answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -60,8 +60,8 @@ def _client(endpoint: Endpoint, tunnel: Tunnel | None) -> Any:
 def _over(dial: Callable[[], socket.socket]) -> Any:
     """Return an SDK client that opens its connections with `dial`.
 
-    The SDK cannot be given an existing connection. So the client is first made for a socket with a fixed API version.
-    Then it gets a different adapter and asks for the engine's version.
+    The SDK does not accept an existing connection. So the client is first created for a socket, with a fixed API
+    version. Then its adapter is replaced, and it asks for the engine's version.
     """
     api: Any = docker.APIClient(base_url="unix:///engine", version="1.41", timeout=_FIRST_ANSWER)
     api.mount("http+docker://", _Adapter(dial))
@@ -74,8 +74,10 @@ def _over(dial: Callable[[], socket.socket]) -> Any:
 
 
 def _unix(path: str) -> socket.socket:
-    """Return a connection to a socket of this machine. The SDK's own function is not used, because it leaves the file
-    descriptor open if it fails."""
+    """Return a connection to a socket of this machine.
+
+    The SDK's own function is not used, because it leaves the file descriptor open if it fails.
+    """
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         end.connect(path)
@@ -86,7 +88,7 @@ def _unix(path: str) -> socket.socket:
 
 
 class _Adapter(UnixHTTPAdapter):
-    """Lets the SDK use sockets from `dial` instead of its own."""
+    """Lets the SDK use the sockets from `dial` instead of its own sockets."""
 
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
         super().__init__("http+unix:///engine", timeout=_FIRST_ANSWER)

@@ -46,7 +46,7 @@ class Attached:
         self._left = 0
 
     def read(self, deadline: float | None) -> bytes | None:
-        """Return the next piece of output (stdout or stderr). Return None at the end of the output.
+        """Return the next chunk of output (stdout or stderr). Return None at the end of the output.
 
         `deadline` is a time of the monotonic clock. Raises `Late` after the deadline, and `OSError` if the connection
         breaks.
@@ -67,7 +67,10 @@ class Attached:
             self._received += received
 
     def _frames(self) -> bytes:
-        """Return the contents of the received frames. A frame has a header with stream and length, then its content."""
+        """Return the contents of the received frames.
+
+        A frame consists of a header (stream and length) and its content.
+        """
         out = bytearray()
         at = 0
         while True:
@@ -103,8 +106,9 @@ _GONE_WITHIN = 60.0
 
 
 def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output) -> Outcome:
-    """Run a job in a new container, deliver its output, and remove the container. `body` is the request body from
-    `sandbox.container`, and `nonce` is the nonce in this request body.
+    """Run a job in a new container, deliver its output, and remove the container.
+
+    `body` is the request body from `sandbox.container`, and `nonce` is the nonce in this request body.
 
     Raises `EngineLost` if the connection breaks or another process ends the container. Raises `MissingError` if the
     image lacks the program, and `PlatformUnsupported` if the engine cannot run the image's programs.
@@ -141,7 +145,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
             output(held)
         return outcome(connection, job, name, ended, seconds, beginning)
     except EngineLost:
-        name = ""  # the engine may not answer; then the lifeline ends the container
+        name = ""  # not removed, because the engine may not answer; the lifeline ends the container
         raise
     finally:
         if attached is not None:
@@ -161,8 +165,11 @@ def attach(api: Any, name: str) -> Attached:
 def outcome(
     connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
 ) -> Outcome:
-    """Return the outcome of a container's job. `ended` is the last message of the container's process 1, or None if
-    there was no message. `beginning` is the first output. Raises the errors of `run`."""
+    """Return the outcome of a container's job.
+
+    `ended` is the last message of the container's process 1, or None if there was no message. `beginning` is the first
+    output. Raises the errors of `run`.
+    """
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:
@@ -192,11 +199,11 @@ def _without_trailer(connection: Connection, job: Job, name: str, seconds: float
         raise PlatformUnsupported(
             f"{job.what} cannot start: the engine cannot run the programs of {job.image}"
             + (f" ({job.platform})" if job.platform else ""),
-            hint="use an engine of that platform (docker:CONTEXT, ssh://USER@HOST), or set up emulation: "
-            "docker run --privileged --rm tonistiigi/binfmt --install all",
+            hint="use an engine for the platform of the image (docker:CONTEXT, ssh://USER@HOST), or set up emulation: "
+            "run 'docker run --privileged --rm tonistiigi/binfmt --install all'",
         )
     if code is None:
-        raise _lost(connection, job, seconds, "its output was cut off")
+        raise _lost(connection, job, seconds, "its output was truncated")
     raise _lost(connection, job, seconds, f"another process ended its container (exit {code}), or the engine stopped")
 
 
@@ -204,7 +211,7 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
     words = connection.faults.last_words()
     return EngineLost(
         f"{job.what} was lost after {seconds:.0f} s: {why}" + (f": {words}" if words else ""),
-        hint="check that the engine runs and can be reached (patchstack doctor), then run it again",
+        hint="run 'patchstack doctor' to check that the engine can be reached, then run the command again",
     )
 
 
@@ -249,8 +256,10 @@ def create(api: Any, body: dict[str, Any], name: str) -> None:
 
 
 def remove(api: Any, name: str) -> None:
-    """Kill and remove a container, and wait until it no longer exists. The container may be removing itself at the same
-    time."""
+    """Kill and remove a container, and wait until it no longer exists.
+
+    The container may be removing itself at the same time.
+    """
     deadline = time.monotonic() + _GONE_WITHIN
     while True:
         try:
@@ -282,9 +291,11 @@ def sweep(api: Any) -> None:
 
 @contextlib.contextmanager
 def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iterator[str]:
-    """Yield the name of a container that is never started and has the volume at `MOUNTED`. Files are copied through
-    this container, because an engine gives access to a volume only through a container. `doing` describes the copy for
-    errors."""
+    """Yield the name of a container that is never started and has the volume at `MOUNTED`.
+
+    Files are copied through this container, because an engine gives access to a volume only through a container.
+    `doing` describes the copy for errors.
+    """
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{os.urandom(8).hex()}"
     body = {
@@ -318,11 +329,10 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
 
 @contextlib.contextmanager
 def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterator[bytes]]:
-    """Yield the blocks of a tar stream with a file or directory of a container. Raises `docker.errors.NotFound` if
-    `path` does not exist.
+    """Yield a file or directory of a container as the blocks of a tar stream.
 
-    The SDK's `get_archive` is not used, because its stream cannot be closed early. While the engine still sends a
-    stream, the container cannot be removed.
+    Raises `docker.errors.NotFound` if `path` does not exist. The SDK's `get_archive` is not used, because its stream
+    cannot be closed early. While the engine still sends a stream, the container cannot be removed.
     """
     url = f"{api.base_url}/v{api.api_version}/containers/{name}/archive"
     headers = {"Accept-Encoding": "identity"}

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from patchstack.causes import BadEngineAddress, EngineConfigUnusable
 
 FORMS = "host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
-ON_THE_HOST = "or --engine host uses the tools of this machine, without a container: patchstack doctor lists them"
+ON_THE_HOST = "use --engine host to run without a container ('patchstack doctor' lists the tools of this machine)"
 """A hint for users without a Docker engine."""
 _DEFAULT = "unix:///var/run/docker.sock"
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
@@ -23,7 +23,7 @@ _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """The files for TLS. `verify` is whether the engine's certificate is verified."""
+    """The files for TLS. `verify` is true if the engine's certificate must be verified."""
 
     ca: Path | None
     certificate: Path | None
@@ -35,8 +35,8 @@ class Certificates:
 class Endpoint:
     """The address of an engine.
 
-    `spec` is the name that the user gave. `source` tells where the URL comes from. `context` is the docker context that
-    has the URL, or None if no context was used.
+    `spec` is the name that the user gave. `source` describes the origin of the URL. `context` is the docker context
+    that contains the URL, or None if no context was used.
     """
 
     spec: str
@@ -67,9 +67,9 @@ class Endpoint:
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
     """Return the endpoint of a spec. `environment` is os.environ by default.
 
-    The spec `docker` selects the same engine as the `docker` program. The first that is set is used: DOCKER_HOST,
-    DOCKER_CONTEXT, or docker's current context. If none is set, the default socket is used. Raises `UsageError` if the
-    spec is invalid or its context does not exist, and `ConfigError` if docker's configuration cannot be read.
+    The spec `docker` selects the same engine as the `docker` program: the first of DOCKER_HOST, DOCKER_CONTEXT and
+    docker's current context that is set, otherwise the default socket. Raises `UsageError` if the spec is invalid or
+    its context does not exist, and `ConfigError` if docker's configuration cannot be read.
     """
     environment = os.environ if environment is None else environment
     config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")
@@ -86,7 +86,7 @@ def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint
             return _of_context(spec, str(current), f"the current context in {config / 'config.json'}", config)
         return Endpoint(spec=spec, url=_DEFAULT, source="docker's default socket")
     if "://" not in spec:
-        raise BadEngineAddress(f"{spec!r} does not name an engine", hint=f"an engine is one of: {FORMS}")
+        raise BadEngineAddress(f"{spec!r} does not name an engine", hint=f"use one of: {FORMS}")
     return Endpoint(spec=spec, url=_checked(spec), source="named directly")
 
 
@@ -95,9 +95,7 @@ def _checked(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadEngineAddress(
-            f"{url!r} is not an engine's address: {error}", hint=f"an engine is one of: {FORMS}"
-        ) from error
+        raise BadEngineAddress(f"{url!r} is not an engine's address: {error}", hint=f"use one of: {FORMS}") from error
     wrong = None
     if parts.scheme not in _SCHEMES:
         wrong = "unknown kind of address"
@@ -112,7 +110,7 @@ def _checked(url: str) -> str:
     elif parts.query or parts.fragment:
         wrong = "text after the address is not allowed"
     if wrong:
-        raise BadEngineAddress(f"{url!r} is not an engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
+        raise BadEngineAddress(f"{url!r} is not an engine's address: {wrong}", hint=f"use one of: {FORMS}")
     return url
 
 
@@ -132,8 +130,10 @@ def contexts(config: Path) -> tuple[str, ...]:
 
 
 def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
-    """Return the endpoint of a docker context. The SDK is not used, because it searches contexts in the working
-    directory if config.json does not exist."""
+    """Return the endpoint of a docker context.
+
+    The SDK is not used, because it searches for contexts in the working directory if config.json does not exist.
+    """
     if name == "default":
         return Endpoint(spec=spec, url=_DEFAULT, source=f"docker context default, {source}", context=name)
     folder = hashlib.sha256(name.encode()).hexdigest()
@@ -144,7 +144,8 @@ def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
         perhaps = f"perhaps you meant {close[0]}; " if close else ""
         raise BadEngineAddress(
             f"docker context {name!r} does not exist ({source})",
-            hint=f"{perhaps}there are: {', '.join(known)}; to create one: docker context create NAME --docker host=URL",
+            hint=f"{perhaps}existing contexts: {', '.join(known)}; "
+            "run 'docker context create NAME --docker host=URL' to create a context",
         )
     docker = _part(_part(_read(meta), "Endpoints"), "docker")
     url = docker.get("Host")
@@ -174,5 +175,5 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise EngineConfigUnusable(f"docker's own configuration cannot be read: {path}: {error}") from error
+        raise EngineConfigUnusable(f"docker's configuration cannot be read: {path}: {error}") from error
     return document if isinstance(document, dict) else {}

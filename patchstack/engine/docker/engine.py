@@ -42,7 +42,7 @@ _BLOCK = 1 << 20
 class ContainerEngine:
     """An engine at an endpoint: Docker, or podman with its Docker socket.
 
-    It connects at the first use. Then it removes containers whose process on this machine has ended.
+    It connects at its first use. Then it removes the containers of ended processes of this machine.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -75,7 +75,7 @@ class ContainerEngine:
         if not _matches(found.platform, platform):
             raise PlatformUnsupported(
                 f"the image {reference} at {self.endpoint.url} is for {found.platform}, not for {platform}",
-                hint=f"{self._docker()} pull --platform {platform} {reference}, or build it for {platform}",
+                hint=f"run '{self._docker()} pull --platform {platform} {reference}', or build it for {platform}",
             )
         return found
 
@@ -87,7 +87,7 @@ class ContainerEngine:
             except docker.errors.NotFound as error:
                 raise ImageMissing(
                     f"the engine at {self.endpoint.url} has no image {reference}",
-                    hint=f"{self._docker()} pull {reference}, or build it there",
+                    hint=f"run '{self._docker()} pull {reference}', or build it there",
                 ) from error
         return _image(reference, found)
 
@@ -158,7 +158,7 @@ class ContainerEngine:
                 yield block
 
     def _make(self, volume: str, image: str | None, doing: str) -> None:
-        """Create a volume for the user of jobs. Do nothing if it exists."""
+        """Create a volume that belongs to the user of jobs. Do nothing if the volume exists."""
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
@@ -181,8 +181,10 @@ class ContainerEngine:
     # Jobs
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """See the protocol. Raises `MissingError` if the image lacks the program, or if the engine's machine lacks one
-        of the job's paths."""
+        """See the protocol.
+
+        Raises `MissingError` if the image lacks the program, or if the engine's machine lacks one of the job's paths.
+        """
         body, nonce = self._body(job)
         return containers.run(self._connected(), job, body, nonce, output)
 
@@ -207,7 +209,7 @@ class ContainerEngine:
     def shell(self, job: Job) -> tuple[str, ...]:
         if shutil.which("docker") is None:
             raise ProgramMissing(
-                "a shell needs the docker program, which is not installed", hint="apt-get install docker-cli"
+                "a shell needs the docker program, which is not installed", hint="run 'apt-get install docker-cli'"
             )
         return ("docker", *self.endpoint.docker_arguments(), *sandbox.shell_arguments(job, self._surroundings(job)))
 
@@ -215,7 +217,7 @@ class ContainerEngine:
         """Check a job, and collect the facts that its sandbox needs."""
         sandbox.check(job, self.endpoint.socket)
         if job.image is None:
-            raise JobRefused(f"the job {job.what!r} has no image, which a container engine needs")
+            raise JobRefused(f"the job {job.what!r} has no image, but a container engine needs one")
         about = self._about or self.about()
         if job.gpus and about.kind == "podman":
             raise GpuNotGiven(
@@ -252,10 +254,10 @@ class ContainerEngine:
 
         The image is built with buildx if buildx is installed, and otherwise with the engine's own builder.
 
-        `args` are the build arguments. `network` is the network that the steps use (`host`, `none`). The image gets the
-        label `patchstack.base` with the name of its base image, and `patchstack.base.digest` if a registry knows the
-        digest. Raises `ImageMissing` if the base is not available. Raises `PatchstackError` with the step and its last
-        lines if a step fails.
+        `args` are the build arguments. `network` is the network that the steps use (`host`, `none`). The label
+        `patchstack.base` of the image is the name of its base image. The label `patchstack.base.digest` is the digest
+        of the base image, if a registry knows the digest. Raises `ImageMissing` if the base is not available. Raises
+        `PatchstackError` with the step and its last lines if a step fails.
         """
         plan = images.Plan(
             directory=directory, tag=tag, platform=platform, args=dict(args), network=network, endpoint=self.endpoint
@@ -286,8 +288,10 @@ class ContainerEngine:
 
 
 class _Given:
-    """The caller's stream. An error of this stream is stored in `error`, so that it is not reported as an engine
-    error."""
+    """The caller's stream. An error of this stream is stored in `error`.
+
+    This way, the error is not reported as an engine error.
+    """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)

@@ -54,13 +54,15 @@ class Faults:
         self.answered = False
 
     def last_words(self) -> str:
-        """Return the last message of the connection's program. Return an empty string if there is no message."""
+        """Return the last message of the connection's program, or an empty string."""
         return _last(self._complaint())
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Translate every error of a library in the block. `doing` is a verb phrase that completes "the engine cannot
-        …"."""
+        """Translate every library error that the body raises.
+
+        `doing` is a verb phrase that completes "the engine cannot …".
+        """
         try:
             yield
         except FOREIGN as error:
@@ -79,16 +81,19 @@ class Faults:
         if self.answered:
             words = self.last_words()
             return EngineLost(
-                f"the connection to the engine at {self._endpoint.url} was lost, so it could not {doing}"
+                f"the connection to the engine at {self._endpoint.url} was lost, so the engine could not {doing}"
                 + (f": {words}" if words else ""),
-                hint="check that the engine runs and can be reached (patchstack doctor), then run it again",
+                hint="run 'patchstack doctor' to check that the engine can be reached, then run the command again",
             )
         return unavailable(self._endpoint, error, self._complaint())
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all errors that it wraps: in its cause, its context, its `reason` and its arguments. urllib3
-    and requests use arguments to wrap errors."""
+    """Yield an error and all errors that it wraps.
+
+    Wrapped errors are in the cause, the context, the `reason` and the arguments of an error. urllib3 and requests use
+    arguments to wrap errors.
+    """
     seen: set[int] = set()
     pending: list[object] = [error]
     while pending:
@@ -112,48 +117,50 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
     low = words.lower()
     if any(sign in low for sign in NO_SPACE):
         return OutOfSpace(
-            f"the engine's disk is full: it cannot {doing}: {words}",
-            hint="make room on the engine's machine: patchstack build --gc, docker system df, docker image prune",
+            f"the engine cannot {doing}: its disk is full: {words}",
+            hint="free disk space on the engine's machine: run 'patchstack build --gc' or 'docker image prune'",
         )
     if "exec format error" in low or "does not match the specified platform" in low:
         return PlatformUnsupported(f"the engine cannot {doing}: {words}")
     if "could not select device driver" in low:
         return GpuNotGiven(
-            "the engine has no GPU runtime: it cannot give a GPU to a container",
+            "the engine has no GPU runtime, so containers cannot use a GPU",
             hint="install the nvidia-container-toolkit on the engine's machine, then restart docker there",
         )
     if found := re.search(r"bind source path does not exist: (\S+)", words):
         return GpuNotGiven(f"the engine's machine has no {found[1]}, which the job needs")
     if "no such image" in low:
-        return ImageMissing(f"the engine cannot {doing}: {words}", hint="docker pull IMAGE, or build it")
+        return ImageMissing(f"the engine cannot {doing}: {words}", hint="run 'docker pull IMAGE', or build the image")
     if re.search(r'exec: \\*"/bin/sh\\*"', low) and ("no such file" in low or "not found" in low):
         return JobRefused("the image has no /bin/sh, which every job needs")
     if "volume is in use" in low:
-        return JobRefused(f"the engine cannot {doing}: a container still uses it: {words}")
+        return JobRefused(f"the engine cannot {doing}: a container still uses the volume: {words}")
     if 400 <= status < 500 and status != 404:
         return JobRefused(f"the engine refuses to {doing}: {words}")
     return EngineRefused(f"the engine cannot {doing}: {words}")
 
 
 def base_unavailable(words: str) -> str | None:
-    """Return a phrase with the reason why a base image is not available.
+    """Return the reason why a base image is not available, as a phrase.
 
-    Return None if the builder's message has a different cause.
+    Returns None if the builder's message has a different cause.
     """
     low = words.lower()
     if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
         return "its registry cannot be reached"
     if any(sign in low for sign in _UNKNOWN) and ("manifest" in low or "pull" in low or "repository" in low):
-        return "its registry does not have it, or denies access"
+        return "its registry does not contain it, or denies access"
     return None
 
 
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
-    """Return the error, with a hint, for an engine that never answered. If the user did not choose an engine, the hint
-    also mentions `--engine host`."""
+    """Return the error, with a hint, for an engine that never answered.
+
+    If the user did not choose an engine, the hint also mentions `--engine host`.
+    """
     found = _unavailable(endpoint, error, complaint)
     if endpoint.spec == "docker":
-        found.hint = f"{found.hint}; {ON_THE_HOST}" if found.hint else ON_THE_HOST
+        found.hint = f"{found.hint}; or {ON_THE_HOST}" if found.hint else ON_THE_HOST
     return found
 
 
@@ -166,7 +173,8 @@ def _unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> Pa
     if any(isinstance(link, (ssl.SSLError, docker.errors.TLSParameterError)) for link in links):
         return EngineUnavailable(
             f"no Docker engine answers at {where}: TLS: {_deepest(links)}",
-            hint="check that DOCKER_CERT_PATH, or the docker context, has ca.pem, cert.pem and key.pem for this engine",
+            hint="check that DOCKER_CERT_PATH, or the docker context, contains ca.pem, cert.pem and key.pem "
+            "for this engine",
         )
     if any(isinstance(link, docker.errors.InvalidVersion) for link in links):
         return EngineUnavailable(f"the engine at {where} is too old: {_deepest(links)}")
@@ -174,13 +182,13 @@ def _unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> Pa
         return EngineUnavailable(f"no Docker engine at {where}: the socket does not exist", hint=_start_hint())
     if number in (errno.EACCES, errno.EPERM):
         return EngineUnavailable(
-            f"you may not use the Docker engine at {where}: permission denied",
-            hint="sudo usermod -aG docker $USER, then log in again",
+            f"the Docker engine at {where} cannot be used: permission denied",
+            hint="run 'sudo usermod -aG docker $USER', then log in again",
         )
     if number == errno.ECONNREFUSED:
         return EngineUnavailable(f"no Docker engine at {where}: nothing listens there", hint=_start_hint())
     if any(isinstance(link, (TimeoutError, requests.Timeout)) for link in links):
-        return EngineUnavailable(f"no Docker engine answers at {where}: it took too long")
+        return EngineUnavailable(f"no Docker engine answers at {where} in time")
     return EngineUnavailable(f"no Docker engine answers at {where}: {_deepest(links)}")
 
 
@@ -192,8 +200,8 @@ def _deepest(links: tuple[BaseException, ...]) -> str:
 def _start_hint() -> str:
     for socket in (f"/run/user/{os.getuid()}/podman/podman.sock", "/run/podman/podman.sock"):
         if Path(socket).exists():
-            return f"start it with: systemctl start docker; or use podman, which listens here: unix://{socket}"
-    return "start it with: systemctl start docker; or name another: docker:CONTEXT, ssh://USER@HOST"
+            return f"start Docker with 'systemctl start docker', or use podman with --engine unix://{socket}"
+    return "start Docker with 'systemctl start docker', or name a different engine (docker:CONTEXT, ssh://USER@HOST)"
 
 
 def _ssh_unavailable(endpoint: Endpoint, complaint: str, error: BaseException) -> EngineUnavailable:
@@ -201,22 +209,22 @@ def _ssh_unavailable(endpoint: Endpoint, complaint: str, error: BaseException) -
     target = f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname or ""
     port = f" -p {parts.port}" if parts.port else ""
     low = complaint.lower()
-    hint = f"check the output of: ssh{port} {target} docker version"
+    hint = f"run 'ssh{port} {target} docker version' and check its output"
     if "host key verification failed" in low or "host identification has changed" in low:
-        hint = f"connect once by hand and check the host's key: ssh{port} {target} true"
+        hint = f"run 'ssh{port} {target} true' once and check the host's key"
     elif "permission denied (" in low or "too many authentication failures" in low:
-        hint = f"ssh must connect without a password prompt: ssh-copy-id{port} {target}, or use an ssh agent"
+        hint = f"ssh must connect without a password: run 'ssh-copy-id{port} {target}', or use an ssh agent"
     elif "command not found" in low or "docker: not found" in low:
         return EngineUnavailable(
             f"docker is not installed on {target}: {_last(complaint)}",
-            hint="install docker there (the program, not only the engine), and put it on the PATH that ssh gives",
+            hint="install the docker program on that machine, and put it on the PATH of ssh sessions",
         )
     elif "dial-stdio" in low and "not a docker command" in low:
-        hint = "the docker program there must be 18.09 or newer"
+        hint = f"install docker 18.09 or newer on {target}"
     elif "docker daemon" in low or "dial unix" in low:
         return EngineUnavailable(
-            f"ssh reached {target}, but no Docker engine there: {_last(complaint)}",
-            hint="start it there (systemctl start docker), and let the user use it (usermod -aG docker USER)",
+            f"ssh reached {target}, but no Docker engine answers there: {_last(complaint)}",
+            hint="on that machine, run 'systemctl start docker' and 'usermod -aG docker USER'",
         )
     said = _last(complaint) or _deepest(tuple(_chain(error)))
     return EngineUnavailable(f"ssh cannot reach the engine at {endpoint.url} ({endpoint.source}): {said}", hint=hint)

@@ -86,8 +86,10 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The progress of a build. `lines` contains the last lines of the current step. `error` is the reason why the build
-    failed, or an empty string."""
+    """The progress of a build.
+
+    `lines` contains the last lines of the current step. `error` is the reason why the build failed, or an empty string.
+    """
 
     step: str = ""
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN))
@@ -104,8 +106,10 @@ class Progress:
 
 
 def build(connection: Connection, plan: Plan, about: About, output: Output) -> None:
-    """Build an image on the engine, tag it, and label it with its base image. Raises the errors of
-    `ContainerEngine.build_image`."""
+    """Build an image on the engine, tag it, and label it with its base image.
+
+    Raises the errors of `ContainerEngine.build_image`.
+    """
     recipe = plan.directory / "Dockerfile"
     try:
         text = recipe.read_text(encoding="utf-8")
@@ -153,7 +157,7 @@ def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
     if why is not None:
         return ImageMissing(
             f"the image {tag} cannot be built: its base {base} is not on the engine, and {why}: {words}",
-            hint=f"connect the engine to the network, or load the base on it: docker save {base} | docker load",
+            hint=f"connect the engine to the network, or load the base on it: run 'docker save {base} | docker load'",
         )
     at = f" at {progress.step}" if progress.step else ""
     return ImageNotBuilt(f"the build of the image {tag} failed{at}: {words}", problems=progress.lines)
@@ -238,8 +242,10 @@ def _with_buildx(program: str, plan: Plan, labels: dict[str, str], progress: Pro
 
 
 def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
-    """Yield each JSON document in the output of buildx with `--progress=rawjson`, and all other lines as text. A
-    document may span several lines (buildx 0.13)."""
+    """Yield each JSON document in the output of buildx with `--progress=rawjson`.
+
+    Other lines are yielded as text. A document may span several lines (buildx 0.13).
+    """
     document = ""
     for raw in lines:
         line = raw.decode("utf-8", "replace")
@@ -260,7 +266,7 @@ def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
 def buildx_event(event: dict[str, Any], progress: Progress, seen: dict[str, str]) -> bytes:
     """Store one message of BuildKit (a `SolveStatus`) in `progress`. Return the text to show.
 
-    `seen` has the names of the started steps by digest.
+    `seen` maps the digests of the started steps to their names.
     """
     shown = b""
     for vertex in event.get("vertexes") or ():

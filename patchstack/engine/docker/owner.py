@@ -42,8 +42,10 @@ def is_dead(label: str, *, silent: float = 0.0) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return the start time of a process as a string. Return None if the process is not visible, or if neither `/proc`
-    nor `ps` is available."""
+    """Return the start time of a process as a string.
+
+    Returns None if the process is not visible, or if neither `/proc` nor `ps` is available.
+    """
     if processes.stat(os.getpid()) is not None:
         found = processes.stat(pid)
         return found.start if found is not None else None

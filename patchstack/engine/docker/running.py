@@ -97,8 +97,10 @@ class ContainerJob:
 def running(
     connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output
 ) -> Iterator[ContainerJob]:
-    """Create and start the container of a job, and remove it at the end of the block. See `containers.run` for the
-    parameters and errors."""
+    """Create and start the container of a job, and remove it at the end of the block.
+
+    See `containers.run` for the parameters and errors.
+    """
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"
     attached = None
@@ -110,7 +112,7 @@ def running(
             api.start(name)
         yield ContainerJob(connection, job, name, attached, nonce, output)
     except EngineLost:
-        name = ""  # the engine may not answer; then the lifeline ends the container
+        name = ""  # not removed, because the engine may not answer; the lifeline ends the container
         raise
     finally:
         if attached is not None:

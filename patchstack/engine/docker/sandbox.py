@@ -1,4 +1,4 @@
-"""Define the sandbox of a job: the settings of its container, with no more rights than the job needs."""
+"""Define the sandbox of a job: a container with no more rights than the job needs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The facts that the sandbox needs. `image` is the id of the image, `image_env` its environment. `cpus` is the
-    engine's number of CPUs. `socket` is the path of the engine's socket, or None if it is unknown."""
+    """The facts that the sandbox needs.
+
+    `image` is the id of the image, and `image_env` its environment. `cpus` is the number of the engine's CPUs. `socket`
+    is the path of the engine's socket, or None if it is unknown.
+    """
 
     image: str
     image_env: Mapping[str, str]
@@ -42,7 +45,7 @@ def check(job: Job, socket: str | None = None) -> None:
     if not job.argv:
         problems.append("it has no command")
     if any("\0" in text for text in (*job.argv, *job.env.values(), job.workdir or "")):
-        problems.append("its command or environment has a NUL byte")
+        problems.append("its command or environment contains a NUL byte")
     problems += [f"{name!r} is not a variable name" for name in job.env if not _VARIABLE.fullmatch(name)]
     targets = [volume.target for volume in job.volumes] + [path.target for path in job.paths]
     if job.workdir is not None and not job.workdir.startswith("/"):
@@ -105,7 +108,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
     if job.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
     dropped = " ".join(_dropped(job, around))
-    # The engine refuses a host name or a network for a container in the network of another container.
+    # The engine refuses these settings for a container that shares the network of another container.
     network: dict[str, Any] = {"Hostname": "patchstack", "NetworkDisabled": True}
     if beside is not None:
         host["NetworkMode"], network = f"container:{beside}", {}
@@ -156,8 +159,10 @@ def _dropped(job: Job, around: Surroundings) -> list[str]:
 
 
 def shell_arguments(job: Job, around: Surroundings) -> tuple[str, ...]:
-    """Return the arguments of `docker` for an interactive shell in the sandbox of a job. The container has no lifeline,
-    because the user ends it."""
+    """Return the arguments of `docker` for an interactive shell in the sandbox of a job.
+
+    The container has no lifeline, because the user ends it.
+    """
     body = container(job, around, nonce="", owner="")
     host = body["HostConfig"]
     options = ["run", "--rm", "--interactive", "--tty", "--hostname", body["Hostname"], "--user", body["User"]]

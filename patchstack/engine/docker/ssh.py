@@ -23,8 +23,10 @@ _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCou
 
 
 def arguments(url: str) -> tuple[str, ...]:
-    """Return the command that connects to the engine at `ssh://[USER@]HOST[:PORT][/SOCKET]`. Missing parts come from
-    ~/.ssh/config."""
+    """Return the command that connects to the engine at `ssh://[USER@]HOST[:PORT][/SOCKET]`.
+
+    Missing parts come from ~/.ssh/config.
+    """
     parts = urlsplit(url)
     options = [option for name, value in _OPTIONS.items() for option in ("-o", f"{name}={value}")]
     user = ("-l", parts.username) if parts.username else ()
@@ -35,15 +37,17 @@ def arguments(url: str) -> tuple[str, ...]:
 
 
 class Tunnel:
-    """Opens connections over ssh, and keeps the error messages of the ssh processes."""
+    """Opens connections over ssh, and stores the error messages of the ssh processes."""
 
     def __init__(self, url: str) -> None:
         self._arguments = arguments(url)
         self._children: list[tuple[Child, IO[bytes]]] = []
 
     def open(self) -> socket.socket:
-        """Return a new connection. Raises `MissingError` if ssh is not installed. If ssh fails, the error appears only
-        when the connection is used."""
+        """Return a new connection. Raises `MissingError` if ssh is not installed.
+
+        If ssh fails, the error appears only when the connection is used.
+        """
         self._reap()
         ours, theirs = socket.socketpair()
         said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
@@ -61,7 +65,7 @@ class Tunnel:
             ours.close()
             said.close()
             raise ProgramMissing(
-                "the engine is reached over ssh, which is not installed", hint="apt-get install openssh-client"
+                "cannot connect to the engine: ssh is not installed", hint="run 'apt-get install openssh-client'"
             ) from error
         self._children.append((child, said))
         return ours
@@ -87,7 +91,7 @@ class Tunnel:
         self._children.clear()
 
     def _reap(self) -> None:
-        """Remove the ssh processes that ended without an error from the list."""
+        """Forget the ssh processes that ended without an error."""
         for pair in [pair for pair in self._children if pair[0].poll() == 0]:
             pair[1].close()
             self._children.remove(pair)

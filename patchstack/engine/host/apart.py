@@ -20,13 +20,13 @@ NOT_APART = (
     "warning: jobs on this machine can read the environment of the processes that started them: PID",
     "namespaces (unshare --pid) are not available. Keep tokens out of that environment, or use Docker",
 )
-"""The lines of the warning on a system where jobs cannot be hidden from each other."""
+"""The lines of the warning on a system without PID namespaces."""
 _SECONDS = 20.0
 _FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 """The script of the first process in the namespace.
 
 The first process of a PID namespace ignores signals for which it has no handler, even the signal of its own abort. So
-it is a shell, and the job is its child. The shell's own messages about signals are discarded.
+the first process is a shell, and the job is its child. The shell's own messages about signals are discarded.
 """
 
 
@@ -45,7 +45,7 @@ def apart() -> tuple[str, ...] | None:
         options = ("--user", "--map-current-user", *options)
     words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
     try:
-        # A job in its own namespace is a child of process 1. Any other job must not see patchstack's process.
+        # In a new namespace, a process may have the same pid as patchstack. The job is then a child of process 1.
         asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
     except PatchstackError:
         return None

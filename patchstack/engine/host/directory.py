@@ -1,4 +1,7 @@
-"""Read and write a volume of the host engine, a directory, as tar streams. Its content is never trusted."""
+"""Read and write the volumes of the host engine as tar streams.
+
+A volume is a directory. Its content is never trusted.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,10 @@ from patchstack.files.atomic import put_in_place
 _BLOCK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LAST_WRITES = 10.0
-"""The time in seconds for which removing a directory is retried, because processes of a killed patchstack may still
-write to it."""
+"""How long the removal of a directory is retried, in seconds.
+
+Processes of a killed patchstack may still write to the directory.
+"""
 
 
 def put(directory: Path, archive: Iterable[bytes]) -> None:
@@ -100,11 +105,11 @@ def _leads_out(parent: PurePosixPath, link: str) -> bool:
 
 
 def get(directory: Path, path: str) -> Iterator[bytes]:
-    """Return a file or directory below `directory` as a tar stream. The names in the stream begin with the last
-    component of `path`.
+    """Return a file or directory below `directory` as a tar stream.
 
-    Before the first block, raises `MissingError` if `path` does not exist or goes through a link, and `UsageError` if
-    it is not below the directory.
+    The names in the stream begin with the last component of `path`. Raises `MissingError` if `path` does not exist or
+    goes through a link, and `UsageError` if it is not below the directory. These errors are raised before the first
+    block.
     """
     below = PurePosixPath(path)
     if below.is_absolute() or ".." in below.parts:
@@ -144,8 +149,8 @@ def _pack(source: Path, name: str) -> Iterator[bytes]:
 def remove(directory: Path) -> None:
     """Remove a directory with its content, even if it is not writable. Links are not followed.
 
-    The processes of a killed patchstack end a moment later, and may still write to the directory. So the removal is
-    retried for up to 10 s.
+    The removal is retried for up to 10 s, because processes of a killed patchstack end a moment later and may still
+    write to the directory.
     """
     end = time.monotonic() + _LAST_WRITES
     while True:
@@ -179,5 +184,5 @@ def out_of_space(directory: Path) -> OutOfSpace:
     """Return the error for a full disk. `directory` is on this disk."""
     return OutOfSpace(
         f"the disk that holds {directory} is full",
-        hint="make room there, or set PATCHSTACK_CACHE to a directory on a different disk",
+        hint="free disk space there, or set PATCHSTACK_CACHE to a directory on a different disk",
     )

@@ -1,4 +1,7 @@
-"""Use this machine as an engine. Jobs are processes of the user without a sandbox, and volumes are directories."""
+"""Use this machine as an engine.
+
+Jobs are processes of the user without a sandbox, and volumes are directories.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 class HostEngine:
     """Runs jobs on this machine with the user's rights.
 
-    Of a job's limits, only `seconds` is enforced. `image` and `gpus` are ignored. A process that the kernel's
+    Only one limit of a job is enforced: `seconds`. `image` and `gpus` are ignored. A process that the kernel's
     out-of-memory killer ends has exit code 137, like any process after SIGKILL. A job ends with all its processes when
     its first process ends, when `run` raises an error, and when patchstack is killed. Only a process that creates a new
     session (a daemon) survives.
@@ -99,8 +102,10 @@ class HostEngine:
 
     @contextlib.contextmanager
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
-        """See the protocol. All jobs share the loopback interface of this machine. No limit is enforced, not even
-        `seconds`."""
+        """See the protocol. All jobs share the loopback interface of this machine.
+
+        No limit is enforced, not even `seconds`.
+        """
         self._prepare(job)
         with _home(self._homes) as home, running(job, _environment(job, home), output) as one:
             yield one

@@ -24,12 +24,14 @@ _POLL = 0.05
 _SHORTEST = 0.001
 """The first pause in seconds after a job closed its output. Nearly every job ends immediately afterwards."""
 _PASSES = 100
-"""The maximum number of passes over a session's processes. Without a maximum, a process that cannot be killed (in an
-uninterruptible system call) would cause an endless loop."""
+"""The maximum number of passes over a session's processes.
+
+Without a maximum, a process that cannot be killed (in an uninterruptible system call) would cause an endless loop.
+"""
 
 
 def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome:
-    """Run a job to its end with this environment. See `Engine.run`."""
+    """Run a job with this environment until it ends. See `Engine.run`."""
     _check(job, environment)
     ours, theirs = os.pipe()
     lifeline_theirs, lifeline = os.pipe()
@@ -110,8 +112,10 @@ class HostJob:
         self._pump.join(timeout=5)
 
     def _own(self) -> int | None:
-        """Return the pid of the job's own process. Return None if this process does not start within a second. The pid
-        is needed because the processes above the job ignore SIGTERM.
+        """Return the pid of the job's own process.
+
+        Returns None if this process does not start within a second. The pid is needed because the processes above the
+        job ignore SIGTERM.
         """
         deadline = time.monotonic() + 1
         while True:
@@ -208,14 +212,18 @@ def _pump(child: Child, source: int, output: Output, deadline: float | None) -> 
 
 
 def _over(child: Child) -> bool:
-    """Return whether the job's first process has ended. The process is not reaped, because its pid is the session id
-    and must not be reused before the session has ended."""
+    """Return whether the job's first process has ended.
+
+    The process is not reaped, because its pid is the session id and must not be reused before the session has ended.
+    """
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(child: Child) -> None:
-    """End the remaining processes of the job's session. A process that is forked during one pass over /proc is found in
-    the next pass."""
+    """End the remaining processes of the job's session.
+
+    A process that is forked during one pass over /proc is found in the next pass.
+    """
     for _ in range(_PASSES):
         if not _kill_session(child.pid):
             break

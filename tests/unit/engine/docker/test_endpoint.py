@@ -57,7 +57,7 @@ def test_without_a_docker_engine_the_host_is_offered(
     assert (
         f"error: no Docker engine at unix://{tmp_path}/none.sock (DOCKER_HOST): the socket does not exist" in ran.stderr
     )
-    assert "; or --engine host uses the tools of this machine, without a container: patchstack doctor" in ran.stderr
+    assert "; or use --engine host to run without a container ('patchstack doctor' lists the tools" in ran.stderr
 
 
 def test_who_names_an_engine_is_not_offered_the_host(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_an_unknown_context_gives_those_there_are_and_the_nearest(tmp_path: Path
     with pytest.raises(UsageError) as refused:
         resolve("docker:sparc", {"HOME": "/", "DOCKER_CONFIG": str(tmp_path)})
     assert refused.value.message == "docker context 'sparc' does not exist (from the engine's name)"
-    assert str(refused.value.hint).startswith("perhaps you meant spark; there are: default, spark; ")
+    assert str(refused.value.hint).startswith("perhaps you meant spark; existing contexts: default, spark; ")
 
 
 def test_contexts_of_the_working_directory_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_what_is_no_engine_is_refused_with_the_forms_there_are(spec: str, why: s
         open_engine(spec, root=tmp_path)
     assert why in refused.value.message
     assert refused.value.hint == (
-        "an engine is one of: host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
+        "use one of: host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
     )
 
 
@@ -189,8 +189,8 @@ except Exception as error:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert done.stdout == (
         "host\nPackageMissing error: the engine docker needs the docker package, which is not installed\n\n"
-        f"hint: {install_hint('docker')}; or --engine host uses the tools of this machine, without a container: "
-        "patchstack doctor lists them\n"
+        f"hint: {install_hint('docker')}; or use --engine host to run without a container ('patchstack doctor' lists "
+        "the tools of this machine)\n"
     ), done.stderr
 
 

@@ -97,9 +97,9 @@ def test_a_shell_is_in_the_same_sandbox() -> None:
     ("fields", "problem"),
     [
         ({"argv": ()}, "it has no command"),
-        ({"argv": ("a\0b",)}, "its command or environment has a NUL byte"),
+        ({"argv": ("a\0b",)}, "its command or environment contains a NUL byte"),
         ({"env": {"A=B": "1"}}, "'A=B' is not a variable name"),
-        ({"env": {"A": "\0"}}, "its command or environment has a NUL byte"),
+        ({"env": {"A": "\0"}}, "its command or environment contains a NUL byte"),
         ({"workdir": "src"}, "the working directory is not absolute: src"),
         ({"volumes": (Volume(name="a", target="src"),)}, "'src' cannot be a mount point"),
         ({"volumes": (Volume(name="a", target="/"),)}, "'/' cannot be a mount point"),
@@ -138,8 +138,8 @@ def test_toolkits_and_models_may_be_seen(source: str) -> None:
 @pytest.mark.parametrize(
     ("status", "words", "becomes", "says"),
     [
-        (500, "write /volume/big: no space left on device", OutOfSpace, "the engine's disk is full"),
-        (500, "mkdir: disk quota exceeded", OutOfSpace, "the engine's disk is full"),
+        (500, "write /volume/big: no space left on device", OutOfSpace, "its disk is full"),
+        (500, "mkdir: disk quota exceeded", OutOfSpace, "its disk is full"),
         (400, "exec /bin/sh: exec format error", PlatformUnsupported, "exec format error"),
         (
             404,
@@ -167,7 +167,7 @@ def test_toolkits_and_models_may_be_seen(source: str) -> None:
             JobRefused,
             "the image has no /bin/sh",
         ),
-        (409, "remove x: volume is in use - [abc]", JobRefused, "a container still uses it"),
+        (409, "remove x: volume is in use - [abc]", JobRefused, "a container still uses the volume"),
         (400, "Minimum memory limit allowed is 6MB", JobRefused, "the engine refuses to try: Minimum memory limit"),
         (500, "driver failed", EngineRefused, "the engine cannot try: driver failed"),
     ],
@@ -190,11 +190,11 @@ def test_what_an_engine_refuses_is_said_in_words(
         ),
         (
             "pull access denied for x, repository does not exist",
-            "its registry does not have it, or denies access",
+            "its registry does not contain it, or denies access",
         ),
         (
             "manifest for debian:nope not found: manifest unknown",
-            "its registry does not have it, or denies access",
+            "its registry does not contain it, or denies access",
         ),
         ("The command '/bin/sh -c apt-get update' returned a non-zero code: 100", None),
         ("executor failed running [/bin/sh -c nvcc]: exit code: 127: not found", None),
