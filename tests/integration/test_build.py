@@ -180,7 +180,7 @@ def test_a_project_that_does_not_write_to_bin_is_told_what_to_set(toy: Toy) -> N
     assert built.code == 2
     assert "error: the build of toy left no files in bin/ of CMake's build directory" in built.stderr
     assert "  - found elsewhere: toy\n" in built.stderr
-    assert "hint: cmake: {CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, " in built.stderr
+    assert "hint: set cmake: {CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, " in built.stderr
     assert "in variant cpu" in built.stderr
     toy.build("--define", "CMAKE_RUNTIME_OUTPUT_DIRECTORY=bin", check=True)
 
@@ -242,7 +242,7 @@ def test_a_definition_that_cmake_does_not_use_is_refused(toy: Toy) -> None:
     built = toy.build("--define", "TOY_ROWS=8")
     assert built.code == 2
     assert "error: CMake did not use TOY_ROWS" in built.stderr
-    assert "hint: --compile-define gives a definition to the compilers instead" in built.stderr
+    assert "hint: use --compile-define to pass a definition to the compilers instead" in built.stderr
     assert "no builds yet" in toy.build("--list").stderr
 
 

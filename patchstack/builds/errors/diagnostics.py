@@ -1,4 +1,4 @@
-"""Find the first error message in the output of a job: its tool, its text and the lines that it names."""
+"""Find the first error message in the output of a job, and the source lines that the message names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WIDTH = 2000  # the maximum number of characters of a line
 class Style(StrEnum):
     """The format of an error message.
 
-    - `GNU`: `file:line:column:`, of GCC and clang.
-    - `EDG`: `file(line):`, of nvcc's front end.
-    - `NVIDIA`: `ptxas error :`, of NVIDIA's other tools.
+    - `GNU`: `file:line:column:`, from GCC and clang.
+    - `EDG`: `file(line):`, from nvcc's front end.
+    - `NVIDIA`: `ptxas error :`, from NVIDIA's other tools.
     - `DRIVER`, `LINKER`, `CMAKE`: messages of a compiler driver, a linker, or CMake.
     - `GRAPH`: messages of ninja, make or a shell.
     - `ANY`: messages of any program.
@@ -103,10 +103,9 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """Return the first error in the lines.
+    """Return the first error in the lines, or None if they contain no known error.
 
-    Return None if they contain no known error. An error of CMake has priority, because CMake continued after the
-    earlier errors in its output.
+    An error of CMake has priority, because CMake continued after the earlier errors in its output.
     """
     wanted = set(styles)
     if Style.CMAKE in wanted:
@@ -151,8 +150,10 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _context_start(lines: Sequence[str], at: int) -> int:
-    """Return the index of the first line that belongs to an error. Lines about includes and instantiations come before
-    the error, each with quoted lines."""
+    """Return the index of the first line that belongs to an error.
+
+    Lines about includes and instantiations precede the error, each with quoted lines.
+    """
     start = begin = at
     while begin > 0 and (_CONTEXT_LINE.match(lines[begin - 1]) or _QUOTED.match(lines[begin - 1])):
         begin -= 1

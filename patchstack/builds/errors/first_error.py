@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from patchstack.builds.errors.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
 
-_LINES = 100_000  # the maximum number of lines of one part; further lines are ignored
+_LINES = 100_000  # the maximum number of lines of one job; further lines are ignored
 _WIDTH = 4_000  # the maximum number of characters of a line that is not a command
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _STEP = re.compile(r"\[\d+/\d+\] ")
@@ -24,8 +24,11 @@ _MAKE = re.compile(r"g?make(?:\[\d+\])?: \*\*\* \[(?:.*:\d+: )?(.+)\] Error \d+"
 
 @dataclass(slots=True, kw_only=True)
 class JobOutput:
-    """The output of a job. `target` is its first target, `command` its command line. `failed` is true if ninja reported
-    that the job failed."""
+    """The output of a job.
+
+    `target` is its first target, and `command` its command line. `failed` is true if ninja reported that the job
+    failed.
+    """
 
     lines: list[str] = field(default_factory=list)
     target: str | None = None
@@ -47,9 +50,12 @@ class BuildLog:
 
 
 def read_log(log: Iterable[str]) -> BuildLog:
-    """Parse a log. ninja prints the output of a job as one block, after `[k/n] what`. For a failed job, `FAILED:` and
-    the command come before the output. For a job in the console pool, such as a new CMake run or a download, these
-    lines come after the output."""
+    """Parse a log.
+
+    ninja prints the output of a job as one block, after `[k/n] what`. For a failed job, `FAILED:` and the command
+    precede the output. For a job in the console pool, such as a new CMake run or a download, these lines follow the
+    output.
+    """
     failed: list[JobOutput] = []
     outside: list[str] = []
     target = None
@@ -89,9 +95,11 @@ _NOISE = re.compile(
 
 
 class FailureKind(StrEnum):
-    """Why a build failed. REJECTED means that the source rejects its configuration, with a static assertion or
-    `#error`. COMPILE, LINK and CONFIGURE mean that the source does not build. All other kinds are problems of the
-    machine, not of the source."""
+    """Why a build failed.
+
+    REJECTED means that the source rejects its configuration, with a static assertion or `#error`. COMPILE, LINK and
+    CONFIGURE mean that the source does not build. All other kinds are problems of the machine, not of the source.
+    """
 
     COMPILE = "compile"
     REJECTED = "rejected"
@@ -137,7 +145,7 @@ _LINKING = re.compile(
     r"|relocation truncated to fit|DSO missing from command line|final link failed|ld returned \d+ exit status"
     r"|linker command failed"
 )
-# These causes are the state of the machine, or a user who ended the build. The source is not the cause.
+# In these cases, the state of the machine or a signal from the user ended the build. The source is not the cause.
 _STRANGE = re.compile(
     r"Permission denied|Read-only file system|Resource temporarily unavailable|Too many open files|Input/output error"
     r"|signal terminated program|died due to signal (?:2|15)\b"
@@ -171,8 +179,8 @@ def find_failure(log: Iterable[str], *, source: str = "", build: str = "") -> Fa
     """Return the first real error in the log of a failed build.
 
     `source` and `build` are the absolute paths of the source and of CMake's directory, as the compilers saw them.
-    Warnings and the output of successful jobs are ignored. If the log has no known error, the kind is UNKNOWN and the
-    block contains the last lines.
+    Warnings and the output of successful jobs are ignored. If the log contains no known error, the kind is UNKNOWN and
+    the block contains the last lines.
     """
     read = read_log(log)
     places = _Places(source=source, build=build)
@@ -238,8 +246,10 @@ def _kind(found: Diagnostic, job: JobOutput, places: _Places) -> FailureKind:
 
 
 def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKind) -> str | None:
-    """Return the source file that the failed command compiled, or that the linker complains about. Return None if it is
-    unknown."""
+    """Return the source file that the failed command compiled, or that the linker complains about.
+
+    Returns None if the file is unknown.
+    """
     compiled = _compiled(job, places)
     if compiled is not None:
         return compiled

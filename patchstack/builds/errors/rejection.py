@@ -57,9 +57,9 @@ class Origin:
 
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
-    """Return the origin of a line (from 1) of a file in the last tree.
+    """Return the origin of a line of a file in the last tree. Line numbers start at 1.
 
-    Return None if that tree has no such file or line, for example because the build created the file. `git blame` with
+    Returns None if that tree has no such file or line, for example because the build created the file. `git blame` with
     its default options gives the same result.
 
     Raises `MissingError` if objects are not available, or if git fails.
@@ -70,7 +70,7 @@ def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path
 def who_wrote_each(
     objects: Objects, base_tree: str, steps: Sequence[BlameStep], places: Iterable[tuple[str, int]]
 ) -> tuple[Origin | None, ...]:
-    """Return the origins of several lines, as `who_wrote` does. A place is a path and a line number."""
+    """Return the origins of several lines (see `who_wrote`). A place is a path and a line number."""
     wanted = list(places)
     last = steps[-1].tree if steps else base_tree
     lines: dict[tuple[str, str], list[int]] = {}
@@ -158,7 +158,7 @@ class _History:
 
     def _git(self, *args: str) -> bytes:
         done = git.isolated(self._root, "-c", "core.quotePath=false", "--literal-pathspecs", *args)
-        return git.checked(done, "git cannot say which patch wrote a line", short=True)
+        return git.checked(done, "git cannot determine which patch wrote a line", short=True)
 
     def _keep(self, before: str, after: str) -> None:
         """Write the objects in which two trees differ, if the objects exist only in memory.
@@ -174,8 +174,10 @@ class _History:
         self._keep_tree(after, {change.path for change in changes})
 
     def _keep_tree(self, tree: str, changed: set[bytes] | None = None) -> None:
-        """Write a tree from memory, and its subtrees that contain a path in `changed`. Without `changed`, write all
-        subtrees."""
+        """Write a tree from memory, and its subtrees that contain a path in `changed`.
+
+        Without `changed`, all subtrees are written.
+        """
         folders = None if changed is None else {parent for path in changed for parent in _parents(path)}
         pending = [(tree, b"")]
         while pending:
@@ -257,7 +259,9 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             return OutOfSpace(
                 f"the disk of {plan.engine.spec} is full: {failure.message}",
                 problems=shown,
-                hint="docker system df on the engine's machine shows the usage" if plan.engine.isolated else None,
+                hint="run 'docker system df' on the engine's machine to show the usage"
+                if plan.engine.isolated
+                else None,
             )
         case FailureKind.TOOLKIT_TOO_OLD:
             need = toolkit_complaint(plan.arch, (0, 0)) if plan.arch else None
@@ -265,9 +269,9 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
         case FailureKind.NETWORK:
             where = f" ({failure.file}:{failure.line})" if failure.line else ""
             return BuildFailed(
-                f"the build needs the network, which is not available to it{where}: {failure.message}",
+                f"the build needs the network, but has no access to it{where}: {failure.message}",
                 problems=shown,
-                hint="find the option that needs the network and switch it off: --define NAME=OFF",
+                hint="find the option that needs the network, and turn it off with --define NAME=OFF",
             )
         case FailureKind.UNKNOWN:
             return NotJudged(

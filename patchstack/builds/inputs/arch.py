@@ -71,13 +71,13 @@ def parse_arch(text: str) -> Architecture:
         names = [str(architecture.number) for architecture in ARCHITECTURES]
         digits = re.sub(r"\D", "", text)
         near = difflib.get_close_matches(digits, names, 1, 0.6) if digits else []
-        hint = f"perhaps you meant {near[0]}; known" if near else "known"
-        raise UnknownName(f"there is no CUDA architecture {text}", hint=f"{hint} are {', '.join(names)}")
+        hint = f"perhaps you meant {near[0]}; supported" if near else "supported"
+        raise UnknownName(f"there is no CUDA architecture {text}", hint=f"{hint}: {', '.join(names)}")
     if match.group(4) == "virtual":
-        raise BuildPlanRefused(f"{text} is PTX, not machine code", hint=f"--arch {known.number} means {known.cmake}")
+        raise BuildPlanRefused(f"{text} is PTX, not machine code", hint=f"use --arch {known.number} for {known.cmake}")
     if match.group(3) and match.group(3) not in known.real:
         raise BuildPlanRefused(
-            f"{text} is not patchstack's value for {known.name}", hint=f"--arch {known.number} means {known.cmake}"
+            f"{text} is not patchstack's value for {known.name}", hint=f"use --arch {known.number} for {known.cmake}"
         )
     return known
 
@@ -85,7 +85,7 @@ def parse_arch(text: str) -> Architecture:
 def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str | None:
     """Return the reason why a toolkit with this CUDA version cannot build for the architecture.
 
-    Return None if it can.
+    Returns None if it can.
     """
     has = f"{cuda[0]}.{cuda[1]}"
     if cuda < architecture.since:

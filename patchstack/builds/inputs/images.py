@@ -1,5 +1,7 @@
-"""The images of the recipes that patchstack ships. The name of an image contains the digest of its recipe, so each
-recipe is built once."""
+"""Find and build the images of the recipes that patchstack ships.
+
+The name of an image contains the digest of its recipe, so each recipe is built once.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeImage:
-    """An image that a recipe builds. `image` is its plain name, `recipe` the directory of the recipe, `platform` its
-    platform."""
+    """An image that a recipe builds.
+
+    `image` is its plain name, `recipe` is the directory of the recipe, and `platform` is its platform.
+    """
 
     image: str
     recipe: Path
@@ -31,8 +35,10 @@ class RecipeImage:
 
 
 def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
-    """Return the image that the recipe builds. Raises `ImageMissing` if it does not exist, and `PlatformUnsupported` if
-    it is for a different platform."""
+    """Return the image that the recipe builds.
+
+    Raises `ImageMissing` if the image does not exist, and `PlatformUnsupported` if it is for a different platform.
+    """
     image = engine.image(wanted.name, platform=wanted.platform)
     assert image is not None
     return image
@@ -41,16 +47,16 @@ def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
 def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
     """Return the error, with a better hint if possible.
 
-    If an image with the plain name exists, the hint of the error tells how to use this image. Such an image is used
-    only on request, because a plain name does not show what the image was built from.
+    If an image with the plain name exists, the hint describes how to use this image. Such an image is used only on
+    request, because a plain name does not show what the image was built from.
     """
     plain = wanted.image
     try:
         engine.image(plain, platform=wanted.platform)
     except (ImageMissing, PlatformUnsupported):
         return error
-    told = f"image: {plain} in a variant of patchstack.yaml uses the image with this name on the engine"
-    hint = f"{told} (build and accept: --image {plain}); or {error.hint}"
+    told = f"to use the image {plain} of the engine, set image: {plain} in the variant in patchstack.yaml"
+    hint = f"{told} (for build and accept: --image {plain}); or {error.hint}"
     return ImageMissing(error.message, problems=error.problems, hint=hint)
 
 
@@ -63,21 +69,24 @@ def build_recipe_image(engine: BuildsImages, wanted: RecipeImage, talk: Talk) ->
 
 
 def recipe_directory(recipe: str) -> Path:
-    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for any other recipe, and for links,
-    because recipes run with network."""
+    """Return the directory of a recipe that patchstack ships.
+
+    Raises `ConfigError` for any other recipe, and for links, because recipes run with network access.
+    """
     builders = builders_directory().resolve()
     directory = (builders / recipe).resolve()
     if directory.parent != builders or not (directory / "Dockerfile").is_file():
         known = sorted(path.parent.name for path in builders.glob("*/Dockerfile"))
-        raise VariantUnusable(
-            f"patchstack does not ship the recipe {recipe!r}", hint=f"use a recipe of {', '.join(known)}"
-        )
+        raise VariantUnusable(f"patchstack does not ship the recipe {recipe!r}", hint=f"use one of: {', '.join(known)}")
     return directory
 
 
 def recipe_image(image: str, recipe: Path) -> str:
-    """Return the name of the image that a recipe builds. The name contains the digest of the recipe's files, which name
-    their base image by digest. So a build never uses an image of the same name from a different recipe."""
+    """Return the name of the image that a recipe builds.
+
+    The name contains the digest of the recipe's files, which name their base image by digest. So a build never uses an
+    image of the same name from a different recipe.
+    """
     digest = hashlib.sha256()
     for path in sorted(recipe.rglob("*")):
         if path.is_file():

@@ -14,15 +14,18 @@ from patchstack.canonical import canonical
 RECIPE_VERSION = 1
 """The version of the commands in `patchstack.builds.run.recipe`.
 
-A new version prevents the reuse of binaries that older commands made.
+A new version prevents the reuse of binaries that were built with older commands.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """The compilers. `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image,
-    combined with the digest of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the
-    versions of the tools. `cuda` is the version of the CUDA toolkit (major, minor), or None without a toolkit."""
+    """The compilers.
+
+    `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image, combined with the digest
+    of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the versions of the tools. `cuda`
+    is the version of the CUDA toolkit (major, minor), or None without a toolkit.
+    """
 
     digest: str
     versions: Mapping[str, str]
@@ -36,8 +39,10 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A build key and the inputs that it was computed from. `hex` is the SHA-256 of the inputs' canonical JSON, as 64
-    hexadecimal digits."""
+    """A build key and the inputs that it was computed from.
+
+    `hex` is the SHA-256 of the inputs' canonical JSON, as 64 hexadecimal digits.
+    """
 
     hex: str
     inputs: Mapping[str, Any]

@@ -28,8 +28,10 @@ _WITHOUT_CCACHE = Setting(value=False, origin="--no-ccache")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options of the command line. None and empty values are resolved from the variant, the workspace and the
-    engine."""
+    """The command-line options.
+
+    None and empty values are resolved from the variant, the workspace and the engine.
+    """
 
     variant: str | None = None
     arch: str | None = None
@@ -48,9 +50,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The resolved options of a build. `why` is the origin of the variant. `native` is true if the code is compiled for
-    the processor of the building machine, which is then an input of the key. `notes` are messages for the user, shown
-    before the build starts."""
+    """The resolved options of a build.
+
+    `why` is the origin of the variant. `native` is true if the code is compiled for the processor of the building
+    machine, which is then an input of the key. `notes` are messages for the user, shown before the build starts.
+    """
 
     variant: str
     why: str
@@ -80,7 +84,7 @@ class Plan:
 
     @property
     def refuses_ccache(self) -> bool:
-        """Whether the user forbade ccache, so that the build must not contain any of its results."""
+        """Whether the user forbade ccache. The build must then not contain any results of ccache."""
         return self.ccache == _WITHOUT_CCACHE
 
     def with_tools(self, tools: Collection[str]) -> Plan:
@@ -99,11 +103,14 @@ def make_plan(request: Request, variants: Variants, about: About, default: Setti
     """Resolve a request. `default` is the variant for a request without variant and architecture.
 
     Raises `UsageError` for invalid options and for options that exclude each other. Raises `PlatformUnsupported` if the
-    engine does not have the requested platform.
+    engine does not support the requested platform.
     """
     variant, why = _variant(request, variants, default)
     if variant.targets is None:
-        raise VariantUnusable(f"variant {variant.name} has no targets", hint="targets: [llama-server], for example")
+        raise VariantUnusable(
+            f"variant {variant.name} has no targets",
+            hint="add targets to the variant, for example targets: [llama-server]",
+        )
     cmake = _definitions(variant.cmake, request.cmake, "--define")
     compile_ = _definitions(variant.compile, request.compile, "--compile-define")
     architecture, setting = _architecture(variant)
@@ -152,7 +159,7 @@ def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, s
         if not _DEFINITION.match(name):
             problems.append(f"{option} {text}: {name or 'nothing'} is not a valid name")
         elif "\n" in value or "\0" in value:
-            problems.append(f"{option} {name}: the value has a line break")
+            problems.append(f"{option} {name}: the value contains a line break or a NUL byte")
         pairs.append((name, value if separator else "ON"))
     if problems:
         raise BadValue(f"{option} takes NAME=VALUE", problems=problems)
@@ -175,7 +182,9 @@ def _variant(request: Request, variants: Variants, default: Setting[str] | None)
         return variants.for_arch(parse_arch(request.arch)), f"--arch {request.arch}"
     if default is not None:
         return variants.get(default.value), default.origin
-    raise AmbiguousName("no variant given", hint=f"--arch 121, or --variant with one of {', '.join(variants.names())}")
+    raise AmbiguousName(
+        "no variant given", hint=f"use --arch 121, or --variant with one of {', '.join(variants.names())}"
+    )
 
 
 def _architecture(variant: Variant) -> tuple[Architecture | None, Setting[str] | None]:
@@ -224,8 +233,10 @@ def _elsewhere(platform: str) -> str:
 def _native(
     cmake: Mapping[str, Setting[str]], compile_: Mapping[str, Setting[str]], about: About, platform: Setting[str]
 ) -> bool:
-    """Return whether an option requests code for the building machine. Raises `UsageError` if the engine is on a
-    different machine or has a different platform."""
+    """Return whether an option requests code for the building machine.
+
+    Raises `UsageError` if the engine is on a different machine or has a different platform.
+    """
     asked = [
         f"{name}={setting.value} ({setting.origin})"
         for name, setting in (*cmake.items(), *compile_.items())

@@ -1,4 +1,4 @@
-"""Resolve a request to the inputs of a build. This asks the engine."""
+"""Resolve a request to the inputs of a build. The engine must answer."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def prepare(
     default: Setting[str] | None = None,
     offline: bool = False,
 ) -> Inputs:
-    """Return the inputs of a build. If the image has a recipe and does not exist, it is built, unless `offline`.
+    """Return the inputs of a build.
 
-    Raises the errors of planning, of the engine, and of the search for tools.
+    If the image has a recipe and does not exist, it is built, unless `offline` is set. Raises the errors of
+    `make_plan`, of the engine, and of the search for tools.
     """
     plan = make_plan(request, variants, engine.about(), default)
     if plan.engine.isolated:
@@ -57,7 +58,7 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
     if plan.image is None:
         raise SourceMissing(
             f"variant {plan.variant} has no image",
-            hint="--image NAME, or image: in patchstack.yaml; or --engine host",
+            hint="use --image NAME, set image: in patchstack.yaml, or use --engine host",
         )
     if plan.recipe is None:
         image = engine.image(plan.image.value, platform=plan.platform.value)
@@ -78,8 +79,10 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
-    """Return the plan with the host's CUDA toolkit, and the path of its nvcc. If the plan names no toolkit, the toolkit
-    of the nvcc on this machine is used."""
+    """Return the plan with the host's CUDA toolkit, and the path of its nvcc.
+
+    If the plan names no toolkit, the toolkit of the nvcc on this machine is used.
+    """
     if not plan.cuda:
         return plan, None
     if plan.toolkit is not None:

@@ -31,7 +31,7 @@ _CODE = frozenset(
 class AppliedPatch:
     """An applied patch, or a fork commit that has no patch file.
 
-    `sha256` is the digest of the file, and `tree` the tree after the patch. For a fork commit, `commit` is its id,
+    `sha256` is the digest of the file, and `tree` is the tree after the patch. For a fork commit, `commit` is its id,
     `file` is a description, and `sha256` is empty.
     """
 
@@ -65,8 +65,7 @@ class Source:
     notes: tuple[str, ...] = ()
 
     def entries(self, suffixes: tuple[str, ...] = ("",)) -> Iterator[Entry]:
-        """Yield the files to send, in the order of the tree. With `suffixes`, yield only files with one of these
-        suffixes."""
+        """Yield the files to send, in tree order. With `suffixes`, yield only files with one of these suffixes."""
         missing = frozenset(self.absent)
         for path, mode, oid in _walk(self.objects, self.tree):
             if path in missing or not path.endswith(suffixes):
@@ -96,7 +95,7 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = 
         if row.tree is None:
             raise PatchDoesNotApply(
                 f"{row.file} does not apply, so nothing was built: {row.detail}",
-                hint=f"patchstack verify {config.name} shows all problems",
+                hint=f"run 'patchstack verify {config.name}' to show all problems",
             )
         digest = hashlib.sha256(data[row.file]).hexdigest()
         steps.append(AppliedPatch(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))
@@ -127,10 +126,12 @@ def _verdict(verification: Verification) -> str:
 
 
 def directory_source(directory: Path) -> Source:
-    """Return the files of a directory. In a git work tree, these are the tracked files and the untracked files that are
-    not ignored. Elsewhere, these are all files except `.git`.
+    """Return the files of a directory.
 
-    Raises `UsageError` if the path is not a directory, or has no files, or has a file that cannot be read.
+    In a git work tree, these are the tracked files and the untracked files that are not ignored. Elsewhere, these are
+    all files except `.git`.
+
+    Raises `UsageError` if the path is not a directory, or contains no files, or contains a file that cannot be read.
     """
     if not directory.is_dir():
         raise BadPath(f"{directory} is not a directory", hint="--source must be a directory of source files")
@@ -152,7 +153,7 @@ def directory_source(directory: Path) -> Source:
             raise BadPath(f"{full} cannot be read: {error.strerror}") from error
         count += 1
     if count == 0:
-        raise BadPath(f"{directory} has no files to build")
+        raise BadPath(f"{directory} contains no files to build")
     return Source(label=f"directory {directory}", tree=overlay.write(), objects=objects)
 
 
@@ -178,8 +179,10 @@ def _walk(objects: Objects, tree: str, prefix: str = "") -> Iterator[tuple[str, 
 
 
 def with_absent(source: Source) -> Source:
-    """Find the files of the tree whose content is not available, and add them to `absent`. All contents are first
-    requested in one batch. Raises `MissingError` if a compiler reads such a file."""
+    """Find the files of the tree whose content is not available, and add them to `absent`.
+
+    All contents are first requested in one batch. Raises `MissingError` if a compiler reads such a file.
+    """
     files = list(_walk(source.objects, source.tree))
     with contextlib.suppress(PatchstackError):  # missing files are found and reported below
         source.objects.want(oid for _, _, oid in files)

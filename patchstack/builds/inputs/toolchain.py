@@ -1,5 +1,7 @@
-"""Find the toolchain and compute its digest. The toolchain is a container image with a mounted CUDA toolkit, or the
-programs of this machine."""
+"""Find the toolchain and compute its digest.
+
+The toolchain is a container image with a mounted CUDA toolkit, or the programs of this machine.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ _SECONDS = 900.0
 
 
 def local_digest(root: Path, memory: Path) -> str:
-    """Return `sha256:…` of the names and contents of the files in a directory of this machine. `memory` is a cache
-    directory. The files are read again only if their names, sizes or times have changed.
+    """Return the digest (`sha256:…`) of the names and contents of the files in a directory of this machine.
+
+    `memory` is a cache directory. The files are read again only if their names, sizes or times have changed.
 
     Raises `MissingError` if the directory does not exist.
     """
@@ -56,9 +59,11 @@ def local_digest(root: Path, memory: Path) -> str:
 
 
 def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: Path) -> str:
-    """Return the digest of a directory on the engine's machine. The digest is computed there, in a container of an
-    image that has `find` and `sha256sum`. Raises the errors of `Engine.run`, and `MissingError` if the directory cannot
-    be read."""
+    """Return the digest of a directory on the engine's machine.
+
+    The digest is computed there, in a container of an image that has `find` and `sha256sum`. Raises the errors of
+    `Engine.run`, and `MissingError` if the directory cannot be read.
+    """
 
     def ask(script: str) -> str:
         said = bytearray()
@@ -99,7 +104,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def recall(memory: Path, name: str) -> dict[str, str] | None:
-    """Return the stored value of a name. Return None if nothing is stored."""
+    """Return the value that is stored under a name, or None."""
     try:
         found = json.loads((memory / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -140,10 +145,10 @@ _HOST_PROGRAMS = ("c++", "cc", "cmake", "ninja", "ccache")
 
 
 def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
-    """Return the toolchain of an image, with the toolkit that the plan names. `memory` is a cache directory for digests
-    and versions.
+    """Return the toolchain of an image, with the toolkit that the plan names.
 
-    Raises `MissingError` if a tool is missing, or too old for the architecture.
+    `memory` is a cache directory for digests and versions. Raises `MissingError` if a tool is missing, or too old for
+    the architecture.
     """
     toolkit = None
     if toolkit_place(plan) is not None and plan.toolkit is not None:
@@ -168,7 +173,7 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
         base_digest=image.labels.get("patchstack.base.digest"),
     )
     recipes = f"recipes for images with all needed tools are in {builders_directory()}"
-    toolkit_there = "--toolkit /usr/local/cuda mounts the toolkit of the engine's machine"
+    toolkit_there = "use --toolkit /usr/local/cuda to mount the toolkit of the engine's machine"
     _check(toolchain, plan, f"image {image.reference}", recipes, toolkit_there)
     return toolchain
 
@@ -176,7 +181,7 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
 def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
     """Return the toolchain of this machine: the files and versions of the compilers, and the CUDA toolkit of `nvcc`.
 
-    Its digest does not cover the headers of the C library and of the system. Only a container image pins these.
+    Its digest does not cover the headers of the C library and of the system. Only the digest of a container image does.
     """
     versions: dict[str, str] = {}
     digests: list[str] = []
@@ -201,15 +206,17 @@ def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
         toolchain,
         plan,
         "this machine",
-        "patchstack doctor says how to get them",
-        "patchstack doctor says how to get it",
+        "run 'patchstack doctor' to see how to install them",
+        "run 'patchstack doctor' to see how to install it",
     )
     return toolchain
 
 
 def cuda_version(said: str) -> tuple[int, int] | None:
-    """Return the major and minor version in the output of `nvcc --version`. Return None if the output has no
-    version."""
+    """Return the major and minor version in the output of `nvcc --version`.
+
+    Returns None if the output contains no version.
+    """
     match = _RELEASE.search(said)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
@@ -219,8 +226,10 @@ def _without_ccache(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def toolkit_place(plan: Plan) -> str | None:
-    """Return the path at which a job sees the toolkit of the plan. Return None for a plan without a toolkit or without
-    CUDA."""
+    """Return the path at which a job sees the toolkit of the plan.
+
+    Returns None for a plan without a toolkit or without CUDA.
+    """
     if plan.toolkit is None or not plan.cuda:
         return None
     return IMAGE_TOOLKIT if plan.engine.isolated else plan.toolkit.value
@@ -234,7 +243,10 @@ def toolkit_paths(plan: Plan) -> tuple[EnginePath, ...]:
 
 
 def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
-    """Return the versions that the tools of an image print. Raises `MissingError` if the image cannot run the query."""
+    """Return the versions that the tools of an image print.
+
+    Raises `MissingError` if the image cannot run the query.
+    """
     said = bytearray()
     place = toolkit_place(plan)
     job = Job(

@@ -71,17 +71,22 @@ class Variants:
         return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
 
     def get(self, name: str) -> Variant:
-        """Return the variant with this name. Raises `UsageError` if no variant with this name can be built. Raises
-        `ConfigError` if the variant extends itself or a missing variant."""
+        """Return the variant with this name.
+
+        Raises `UsageError` if no variant with this name can be built. Raises `ConfigError` if the variant extends
+        itself or a missing variant.
+        """
         if name not in self._layers or self._layers[name][-1].abstract:
             near = difflib.get_close_matches(name, self.names(), 1)
             hint = f"perhaps you meant {near[0]}; " if near else ""
-            raise UnknownName(f"there is no variant {name}", hint=f"{hint}there are {', '.join(self.names())}")
+            raise UnknownName(f"there is no variant {name}", hint=f"{hint}known variants: {', '.join(self.names())}")
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
-        """Return the variant for an architecture. If none exists, derive a variant from `cuda`. Raises `UsageError` if
-        several exist and none has the default name."""
+        """Return the variant for an architecture. If none exists, derive a variant from `cuda`.
+
+        Raises `UsageError` if several variants exist and none has the default name.
+        """
         found = []
         for name in self.names():
             arch = self.get(name).arch
@@ -92,7 +97,7 @@ class Variants:
             return self.get(plain if plain in found else found[0])
         if found:
             raise AmbiguousName(
-                f"{architecture.name} has several variants", hint=f"name one with --variant: {', '.join(found)}"
+                f"{architecture.name} has several variants", hint=f"use --variant with one of {', '.join(found)}"
             )
         made = VariantConfig(
             name=plain, origin="--arch, on top of cuda", extends=_DERIVED_FROM, arch=architecture.cmake
@@ -100,7 +105,7 @@ class Variants:
         return self._flatten(plain, [*self._lineage(_DERIVED_FROM), made])
 
     def _lineage(self, name: str) -> list[VariantConfig]:
-        """Return the chain of variants, from the one that extends nothing to the variant itself."""
+        """Return the configurations of a variant and of all variants that it extends. The base comes first."""
         chain: list[str] = []
         at: str | None = name
         while at is not None:
@@ -109,7 +114,9 @@ class Variants:
             layers = self._layers.get(at)
             if layers is None:
                 origin = self._layers[chain[-1]][-1].origin
-                raise VariantUnusable(f"{origin} extends {at}, which is not a variant", hint=f"there are {self._all()}")
+                raise VariantUnusable(
+                    f"{origin} extends {at}, which is not a variant", hint=f"known variants: {self._all()}"
+                )
             chain.append(at)
             at = next((layer.extends for layer in reversed(layers) if layer.extends is not None), None)
         return [layer for one in reversed(chain) for layer in self._layers[one]]
@@ -131,8 +138,10 @@ class Variants:
 
 
 def builders_directory() -> Path:
-    """Return the directory of the recipes and of `variants.yaml`. The directory is in the installed package, or next to
-    the package in a checkout."""
+    """Return the directory of the recipes and of `variants.yaml`.
+
+    The directory is in the installed package, or next to the package in a checkout.
+    """
     package = Path(patchstack.__file__).parent
     return next(
         (place for place in (package / "builders", package.parent / "builders") if (place / "variants.yaml").is_file()),

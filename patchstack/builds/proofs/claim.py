@@ -45,7 +45,7 @@ class Claim:
 
 
 class Proof(Part, frozen=True, kw_only=True):
-    """A check of a build and its verdict. `detail` is one line for a person."""
+    """A check of a build and its verdict. `detail` is one line of text."""
 
     id: str
     verdict: Verdict
@@ -54,25 +54,28 @@ class Proof(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOutput:
-    """The result of a program: its exit code and all of its output. The code is negative, or 128 plus the number of a
-    signal, if a signal ended the program."""
+    """The result of a program: its exit code and all of its output.
+
+    If a signal ended the program, the code is negative, or 128 plus the number of the signal.
+    """
 
     code: int
     output: bytes
 
 
 Runner = Callable[[Path, tuple[str, ...]], ProgramOutput]
-"""Runs a program to its end, on the machine that it was built for. The function is called with the program's path on
-this machine and the program's arguments.
+"""Runs a program, on the machine that it was built for, until it ends.
 
-Raises `MissingError` (`ProgramTimeout`, `EngineLost`) if the program could not run to its end. Such an error proves
-nothing about the program.
+The function is called with the program's path on this machine and the program's arguments. Raises `MissingError`
+(`ProgramTimeout`, `EngineLost`) if the program was stopped early. Such an error proves nothing about the program.
 """
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return the first names, and the number of the others, for a message. The names come from a build, so unprintable
-    characters are escaped."""
+    """Return the first names, and the number of the others, for a message.
+
+    The names come from a build, so unprintable characters are escaped.
+    """
     shown = [plain(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"

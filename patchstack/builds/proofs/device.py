@@ -33,9 +33,8 @@ _FP4_ARCHITECTURE = re.compile(r"12[01][af]\Z")
 class Disassembler(Protocol):
     """Runs cuobjdump with options on one file.
 
-    The program may run on a different machine, but `file` is a path on this machine.
-
-    Raises `MissingError` if cuobjdump cannot run to its end.
+    The program may run on a different machine, but `file` is a path on this machine. Raises `MissingError` if cuobjdump
+    does not run until its end.
     """
 
     def __call__(self, options: tuple[str, ...], file: Path) -> Finished: ...
@@ -77,8 +76,10 @@ def find_cuobjdump() -> Cuobjdump | None:
 
 
 def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architecture (`121a`) of each machine code entry in a file. Relocatable device code is included.
-    Raises `Undumped`."""
+    """Return the architecture (`121a`) of each machine code entry in a file.
+
+    Relocatable device code is included. Raises `Undumped` if cuobjdump cannot read the file.
+    """
     found = []
     for entry in _ELF_ENTRY.findall(_ask(disassembler, ("-all", "--list-elf"), file)):
         match = _ARCHITECTURE.search(entry)
@@ -91,21 +92,26 @@ def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
 def ptx(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
     """Return the architecture (`sm_90`) of each PTX entry in a file.
 
-    For an entry that names no architecture, return the whole entry. Relocatable device code is included. Raises
-    `Undumped`.
+    An entry that names no architecture is returned unchanged. Relocatable device code is included. Raises `Undumped` if
+    cuobjdump cannot read the file.
     """
     entries = _PTX_ENTRY.findall(_ask(disassembler, ("-all", "--list-ptx"), file))
     return tuple(f"sm_{match[1]}" if (match := _ARCHITECTURE.search(entry)) else entry.strip() for entry in entries)
 
 
 def has_fp4_instructions(architecture: str) -> bool:
-    """Return whether an architecture has OMMA instructions for FP4 matrix products. Such architectures are `120a`,
-    `121a` and their family variants."""
+    """Return whether an architecture has OMMA instructions for FP4 matrix products.
+
+    Such architectures are `120a`, `121a` and their family variants.
+    """
     return _FP4_ARCHITECTURE.match(architecture) is not None
 
 
 def fp4_instructions(disassembler: Disassembler, file: Path) -> dict[str, int]:
-    """Return the number of FP4 instructions (OMMA on E2M1) in a file, by architecture (`121a`). Raises `Undumped`."""
+    """Return the number of FP4 instructions (OMMA on E2M1) in a file, by architecture (`121a`).
+
+    Raises `Undumped` if cuobjdump cannot read the file.
+    """
     return count_fp4(_ask(disassembler, ("-sass",), file).encode())
 
 
@@ -122,8 +128,10 @@ def count_fp4(sass: bytes) -> dict[str, int]:
 
 
 def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> str:
-    """Return the output of cuobjdump. Return an empty string if the file has no device code. Raises `Undumped` if
-    cuobjdump cannot read the file."""
+    """Return the output of cuobjdump, or an empty string if the file has no device code.
+
+    Raises `Undumped` if cuobjdump cannot read the file.
+    """
     if not file.name.isprintable():
         # cuobjdump prints the file name in each entry, so a file name with line breaks could add lines.
         raise Undumped("has a name with unprintable characters")
@@ -246,7 +254,7 @@ def _fp4_objects(directory: Path) -> list[Built]:
 
 
 def _each(files: list[Built], ask: Callable[[Path], T]) -> tuple[dict[str, T], list[str]]:
-    """Return the results by file, and the failures as sentences."""
+    """Return the results by file, and a message for each failure."""
     answers, failures = {}, []
     for file in files:
         try:
@@ -262,9 +270,9 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """Return a sentence that names the unreadable files, because they may contain device code.
+    """Return a message that names the unreadable files, because they may contain device code.
 
-    Return None if all files can be read.
+    Returns None if all files can be read.
     """
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:

@@ -1,6 +1,6 @@
 """Read an ELF file: machine, kind, sections with content, library search path, and needed libraries.
 
-The file is untrusted, because it comes from a build. Reads are limited, and every problem becomes `DamagedElf`.
+The file is untrusted, because it comes from a build. Reads are limited, and every problem raises `DamagedElf`.
 pyelftools reads the headers. This module reads the tables of names and tags, because pyelftools reads strings without a
 limit.
 """
@@ -63,7 +63,7 @@ class Elf:
 def read_elf(path: Path) -> Elf | None:
     """Return the headers of a file. Return None for a file that is not ELF.
 
-    Raises `DamagedElf`. The message of this error describes the problem, but does not name the file. Raises
+    Raises `DamagedElf` for a damaged file. The message describes the problem, but does not name the file. Raises
     `MissingError` if pyelftools is not installed.
     """
     try:
@@ -200,7 +200,9 @@ def _read(elf: ELFFile, offset: int, length: int) -> bytes:
 
 
 def _string(table: bytes, offset: int) -> str:
-    """Return the string at an offset of a table. The string ends at a NUL byte, at the length limit, or at the end of
-    the table."""
+    """Return the string at an offset of a table.
+
+    The string ends at a NUL byte, at the length limit, or at the end of the table.
+    """
     end = table.find(b"\0", offset, offset + _LONGEST_STRING)
     return table[offset : end if end >= 0 else offset + _LONGEST_STRING].decode("utf-8", "surrogateescape")

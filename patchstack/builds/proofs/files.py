@@ -22,8 +22,10 @@ _BEFORE, _AFTER = 40, 60
 
 
 class Binary(Part, frozen=True, kw_only=True):
-    """A file of `bin`. `name` is its path below `bin`, `sha256` the digest of its content in hex, `size` its size in
-    bytes."""
+    """A file of `bin`.
+
+    `name` is its path below `bin`. `sha256` is the digest of its content in hex, and `size` is its size in bytes.
+    """
 
     name: str
     sha256: str
@@ -32,8 +34,10 @@ class Binary(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A regular file of `bin`. `elf` is None if it is not a valid ELF file. `damage` is the problem of a damaged ELF
-    file."""
+    """A regular file of `bin`.
+
+    `elf` is None if it is not a valid ELF file. `damage` is the problem of a damaged ELF file.
+    """
 
     name: str
     path: Path
@@ -152,8 +156,10 @@ def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]
 
 
 def _target(link: Path, real_top: Path) -> str | None:
-    """Return the name of the target of a link, below `real_top`. Return None if the target is not a regular file below
-    it."""
+    """Return the name of the target of a link, below `real_top`.
+
+    Returns None if the target is not a regular file below `real_top`.
+    """
     try:
         real = link.resolve(strict=True)
     except (OSError, RuntimeError):  # up to Python 3.12, a link loop raises RuntimeError

@@ -101,8 +101,10 @@ def built_targets(survey: Survey, claim: Claim) -> tuple[str, ...]:
 
 
 def machine(survey: Survey, claim: Claim) -> Proof:
-    """Return the proof that every ELF file is complete, 64-bit, and for the platform. Targets, and files with the name
-    of a library, must be ELF files."""
+    """Return the proof that every ELF file is complete, 64-bit, and for the platform.
+
+    Targets, and files with the name of a library, must be ELF files.
+    """
     wanted = MACHINES.get(platform(claim))
     if wanted is None:
         return Proof(id="machine", verdict=Verdict.INVALID, detail=f"the ELF machine of {claim.platform} is unknown")

@@ -1,7 +1,7 @@
 """Prove that the files of a build are what was requested.
 
-The directory of a build has programs and libraries in `bin`. If FP4 kernels were compiled, their object files are in
-`objects`. Each proof has its own verdict. A proof that could not be checked is INVALID, with the reason.
+The directory of a build contains programs and libraries in `bin`. If FP4 kernels were compiled, their object files are
+in `objects`. Each proof has its own verdict. A proof that could not be checked is INVALID, with the reason.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ def prove_build(
 
 
 def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
-    """Run a built program on this machine. Use this only for a build that was made on this machine, because the program
-    gets the user's rights."""
+    """Run a built program on this machine.
+
+    Use this only for a build that was made on this machine, because the program runs with the user's rights.
+    """
     try:
         finished = run_program([str(program.absolute()), *arguments], cwd=program.parent, timeout=_SECONDS)
     except ProgramTimeout:

@@ -28,7 +28,8 @@ _SYMBOL_MISSING = re.compile(rb"symbol lookup error: .*undefined symbol: (\w+)")
 _DRIVER_LIBRARY = re.compile(rb"lib(cuda|nvidia-ml)\.so")
 _DRIVER_SYMBOL = re.compile(rb"(cu[A-Z]|nvml[A-Z])")
 _PRINTS_A_VERSION = re.compile(rb"^\s*(?:\S+\s+)?version(?::\s*\S|\s+v?[\d(])", re.IGNORECASE | re.MULTILINE)
-# Shells and container engines return 128 + signal. Programs use the codes of other signals (git: 129 for wrong usage).
+# Shells and container engines return 128 + signal. Other signals are omitted, because programs use those codes
+# themselves (git: 129 for wrong usage).
 _CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGSYS"})
 
 
@@ -44,8 +45,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The result of starting a program. `words` describe the result; in a message, they follow the name of the
-    program."""
+    """The result of starting a program.
+
+    `words` describe the result; in a message, they follow the name of the program.
+    """
 
     name: str
     kind: Kind

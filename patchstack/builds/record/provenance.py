@@ -59,8 +59,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An input of a build, or an output that is not a binary. `digest` has digests in hex, by algorithm (`sha256`,
-    `gitCommit`, `gitTree`). `notes` are more facts, such as versions and numbers."""
+    """An input of a build, or an output that is not a binary.
+
+    `digest` has digests in hex, by algorithm (`sha256`, `gitCommit`, `gitTree`). `notes` are more facts, such as
+    versions and numbers.
+    """
 
     name: str
     digest: Mapping[str, str] = field(default_factory=dict)
@@ -70,9 +73,11 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The facts of a build. `key` is the build key. `external` and `internal` are its parameters. `started` and
-    `finished` have a time zone and microseconds. `builder` is a URI. `versions` are the versions of the builder's
-    parts."""
+    """The facts of a build.
+
+    `key` is the build key. `external` and `internal` are its parameters. `started` and `finished` have a time zone and
+    microseconds. `builder` is a URI. `versions` are the versions of the builder's parts.
+    """
 
     key: str
     subjects: tuple[Subject, ...]
@@ -87,8 +92,11 @@ class Provenance:
 
 
 def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) -> Resource:
-    """Return the pin as a material. `upstream` is a URL or a path. Credentials are removed from a URL. A path is
-    omitted, because it is valid only on the build machine."""
+    """Return the pin as a material.
+
+    `upstream` is a URL or a path. Credentials are removed from a URL. A path is omitted, because it is valid only on
+    the build machine.
+    """
     location = public_url(upstream) if upstream else None
     return Resource(
         name="pin",
@@ -103,16 +111,20 @@ def file(name: str, sha256: str, **notes: Json) -> Resource:
 
 
 def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
-    """Return a container image as a material. `digest` is `sha256:…`. The reference is only a note, because a local
-    image is not available elsewhere."""
+    """Return a container image as a material.
+
+    `digest` is `sha256:…`. The reference is only a note, because a local image is not available elsewhere.
+    """
     return Resource(
         name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
     )
 
 
 def public_url(url: str) -> str | None:
-    """Return a URL in a form that can be published: without user, password and query. Return None for a path of this
-    machine."""
+    """Return a URL in a form that can be published: without user, password and query.
+
+    Returns None for a path of this machine.
+    """
     if "://" not in url:
         match = _SCP_LIKE.match(url)
         return f"ssh://{match[1]}/{match[2].lstrip('/')}" if match else None
@@ -127,8 +139,9 @@ def public_url(url: str) -> str | None:
 
 
 def render(provenance: Provenance) -> bytes:
-    """Return the statement as JSON, with sorted keys, two spaces of indentation and a final newline. The bytes are the
-    same for the same build.
+    """Return the statement as JSON, with sorted keys, two spaces of indentation and a final newline.
+
+    The same build always gives the same bytes.
 
     Raises `UsageError` if the statement would be invalid: no subject, an invalid digest, or a time without a zone.
     Raises `MissingError` if in-toto-attestation is not installed.
@@ -151,8 +164,10 @@ def render(provenance: Provenance) -> bytes:
 
 
 def write_statement(path: Path, provenance: Provenance) -> None:
-    """Write the statement atomically. Raises the errors of `render`, and `MissingError` if the file cannot be
-    written."""
+    """Write the statement atomically.
+
+    Raises the errors of `render`, and `MissingError` if the file cannot be written.
+    """
     content = render(provenance)
     try:
         replace_file(path, content, mode=0o644)

@@ -40,8 +40,10 @@ class StepEntry(Part, frozen=True, kw_only=True):
 
 
 class SourceEntry(Part, frozen=True, kw_only=True):
-    """The source: the tree, and the pin and patches that it was made from. `series` is the result of verify. `absent`
-    are the paths of omitted files."""
+    """The source: the tree, and the pin and patches that it was made from.
+
+    `series` is the result of verify. `absent` contains the paths of omitted files.
+    """
 
     label: str
     tree: str
@@ -82,7 +84,7 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """The numbers of compiled files for which ccache had a hit or a miss."""
+    """The numbers of compiled files with a cache hit and with a cache miss in ccache."""
 
     hits: int
     misses: int
@@ -92,7 +94,7 @@ class Rejection(Part, frozen=True, kw_only=True):
     """The reason why the source does not compile: the first real error and its place.
 
     `patch` is the patch that added the line. `patch` is null if the line is upstream's, or if the origin is unknown.
-    `origin` describes the origin. `block` has the lines of the log to show.
+    `origin` describes the origin. `block` contains the lines of the log to show.
     """
 
     kind: str

@@ -61,11 +61,15 @@ class Store:
         return self._load(self.root / key)
 
     def named(self, prefix: str) -> Stored:
-        """Return the build whose key starts with `prefix`. Raises `MissingError` if none exists, and `UsageError` if
-        several exist."""
+        """Return the build whose key starts with `prefix`.
+
+        Raises `MissingError` if none exists, and `UsageError` if several exist.
+        """
         found = [stored for stored in self.all() if stored.key.startswith(prefix)]
         if not found:
-            raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows the stored builds")
+            raise NoSuchBuild(
+                f"there is no build {prefix}", hint="run 'patchstack build --list' to show the stored builds"
+            )
         if len(found) > 1:
             raise AmbiguousName(
                 f"{prefix} is the start of {len(found)} keys", problems=[stored.key for stored in found]
@@ -83,7 +87,7 @@ class Store:
         try:
             record = msgspec.json.decode((directory / RECORD).read_bytes(), type=BuildDocument)
         except (OSError, msgspec.MsgspecError):
-            return None  # no build exists, or its record is damaged; a damaged build is made again and replaced
+            return None  # no build exists, or its record is damaged; a damaged build is built again and replaced
         return Stored(key=directory.name, directory=directory, record=record)
 
     @contextlib.contextmanager
@@ -109,8 +113,10 @@ class Store:
             shutil.rmtree(directory, ignore_errors=True)
 
     def commit(self, key: str, draft: Path, record: BuildDocument) -> Stored:
-        """Move a draft to the directory of its key. An earlier build is replaced. The caller must hold the lock of the
-        key."""
+        """Move a draft to the directory of its key. An earlier build is replaced.
+
+        The caller must hold the lock of the key.
+        """
         write_new(draft / RECORD, record.indented)
         place = self.root / key
         if place.exists():

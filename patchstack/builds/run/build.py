@@ -38,9 +38,11 @@ def missing_packages() -> list[str]:
 
 
 def require_packages() -> None:
-    """Raise `MissingError` that names every package for proofs and records that is not installed."""
+    """Raise a `MissingError` that names every missing package for proofs and records."""
     if missing := missing_packages():
-        raise PackageMissing(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
+        raise PackageMissing(
+            f"a build needs packages that are not installed: {', '.join(missing)}", hint=install_hint("build")
+        )
 
 
 _DISASSEMBLED = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
@@ -65,8 +67,10 @@ class Inputs:
 def build(
     inputs: Inputs, engine: Engine, store: Store, watch: Watch, *, again: bool = False, keep: bool = False
 ) -> tuple[Stored, bool]:
-    """Return the build of these inputs, and whether it already existed. With `again`, the build is made even if it
-    exists. With `keep`, the work volume is not removed, so that it can be inspected.
+    """Return the build of these inputs, and whether it already existed.
+
+    With `again`, the build is made even if it exists. With `keep`, the work volume is not removed, so that it can be
+    inspected.
 
     A source that does not compile also gets a record, with the status `rejected`. Such a source is not compiled again.
     Raises the errors of the engine, and `NotJudged` for a build that ended without a result.
@@ -102,8 +106,10 @@ def build(
 
 
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
-    """Return the stored build if its binaries are unchanged. Return None if it must be made. Proofs that were not
-    possible before are judged now (see `judged_again`)."""
+    """Return the stored build if its binaries are unchanged. Return None if it must be made.
+
+    Proofs that were not possible before are judged now (see `judged_again`).
+    """
     found = store.find(key.hex)
     if found is None:
         return None
@@ -162,8 +168,10 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
 
 
 def _has_fp4(source: Source) -> bool:
-    """Return whether the source contains FP4 matrix instructions. Source: PTX ISA, `mma` with `kind::mxf4` or
-    `kind::mxf4nvf4`."""
+    """Return whether the source contains FP4 matrix instructions.
+
+    Source: PTX ISA, `mma` with `kind::mxf4` or `kind::mxf4nvf4`.
+    """
     return any(
         entry.data is not None and any(name in entry.data for name in _FP4) for entry in source.entries((".cu", ".cuh"))
     )
@@ -236,7 +244,7 @@ def _rejected(
 
 
 def _keep_log(store: Store, key: Key, session: Session, error: PatchstackError) -> None:
-    """Keep the log of a build without a result, and name the file in the error."""
+    """Store the log of a build without a result, and name the file in the error."""
     log = session.draft / LOG
     if log.is_file() and log.stat().st_size:
         place = store.root / f"failed-{key.short}.log"

@@ -99,15 +99,19 @@ class ProgressReader:
 
 
 class _Estimate:
-    """Estimates the time per step: half from the whole run, half from the last steps. CUDA files take a hundred times
-    as long as others, and one slow step must not make the estimate jump."""
+    """Estimates the remaining time from the average of two times per step: of the whole run, and of the last steps.
+
+    CUDA files take a hundred times as long as others, and one slow step must not make the estimate jump.
+    """
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, float]] = deque()
 
     def after(self, done: int, total: int, elapsed: float) -> float | None:
-        """Return the estimated seconds after `done` of `total` steps until the end. Return None if no estimate is
-        possible."""
+        """Return the estimated seconds until the end, after `done` of `total` steps.
+
+        Returns None if no estimate is possible.
+        """
         if self._steps and done < self._steps[-1][0]:
             # A new ninja run began: a nested build (FetchContent), or the build after a new configuration.
             self._steps.clear()
@@ -127,8 +131,11 @@ class _Estimate:
 
 
 class Pulse:
-    """Selects the steps to print in a plain log (CI). The first and the last step are selected, and one step after each
-    `share` of all steps or after `seconds`, whichever comes first. The first step of a new build is also printed."""
+    """Selects the steps to print in a plain log (CI).
+
+    The first and the last step of a build are selected. In between, a step is selected after each `share` of all steps
+    or after `seconds`, whichever comes first.
+    """
 
     def __init__(self, *, seconds: float = 30.0, share: float = 0.05) -> None:
         self._seconds = seconds
@@ -136,8 +143,10 @@ class Pulse:
         self._printed: Progress | None = None
 
     def due(self, now: Progress, elapsed: float | None = None) -> bool:
-        """Return whether to print the step. If so, remember it as the last printed step. `elapsed` is the current time,
-        if it is not the time of the step."""
+        """Return whether to print the step. If so, store it as the last printed step.
+
+        `elapsed` is the current time, if it is not the time of the step.
+        """
         if elapsed is not None:
             now = replace(now, elapsed=elapsed)
         due = worth_a_line(self._printed, now, seconds=self._seconds, share=self._share)

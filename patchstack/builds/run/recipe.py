@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 from patchstack.builds.inputs.plan import Plan
 
-# Compilers replace the path of the tree by this name. So paths in assertions and debug information are the same in
-# every build, and the path of the build machine is in none of them.
+# Compilers replace the path of the tree by this name. So assertions and debug information contain the same paths in
+# every build, and no path of the build machine.
 MAPPED = "."
 _SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _SPECIAL = re.compile(r'(["\\$`])')
 _ESCAPED = r"\\\1"
 EPOCH = 315532800
-"""The date of all files and of `__DATE__`, in seconds since 1970. It is 1980-01-01, the first day that every format
-supports."""
+"""The date of all files and of `__DATE__`, in seconds since 1970.
+
+It is 1980-01-01, the first day that every format supports.
+"""
 
 _PREPARE = """
 set -eu
@@ -73,8 +75,10 @@ class Layout:
 
 
 def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
-    """Return the command that checks the tools and runs CMake. It exits with 96 and names the missing tools if some are
-    missing."""
+    """Return the command that checks the tools and runs CMake.
+
+    If tools are missing, the command names them and exits with 96.
+    """
     tools = ["ccache"] if plan.ccache.value else []
     cmake = ["cmake", "-S", layout.source, "-B", layout.build, "-G", "Ninja"]
     cmake += [f"-D{name}={value}" for name, value in _cache(plan, layout, key).items()]
@@ -115,7 +119,7 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",
-        # Search libraries next to the program. CMAKE_BUILD_RPATH_USE_ORIGIN is not used, because CMake pads it to
+        # Search for libraries next to the program. CMAKE_BUILD_RPATH_USE_ORIGIN is not used, because CMake pads it to
         # `$ORIGIN:`, and the empty entry means the working directory of the program.
         "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
         "CMAKE_INSTALL_RPATH": "$ORIGIN",
@@ -138,8 +142,10 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
 
 
 def _quoted(flag: str) -> str:
-    """Return a flag as one shell word. It gets double quotes if necessary, because CMake strips single quotes from
-    values of its cache."""
+    """Return a flag as one shell word.
+
+    If necessary, the flag gets double quotes, because CMake strips single quotes from values of its cache.
+    """
     return flag if _SAFE.fullmatch(flag) else f'"{_SPECIAL.sub(_ESCAPED, flag)}"'
 
 

@@ -70,8 +70,11 @@ class Watch(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class SessionResult:
-    """The result of the commands. `outcome` is the outcome of the last command. `log` is the file with the output of
-    all commands. `seconds` has the wall time of each part. `ccache` is the statistics log of ccache."""
+    """The result of the commands.
+
+    `outcome` is the outcome of the last command. `log` is the file with the output of all commands. `seconds` has the
+    wall time of each part. `ccache` is the statistics log of ccache.
+    """
 
     outcome: Outcome
     log: Path
@@ -122,8 +125,10 @@ class Session:
                 self.engine.put(self.cache.name, pack(()), image=self.image)
 
     def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
-        """Return a job of this build. `seconds` replaces the plan's limit of time. A job that is not `compiling` runs a
-        program of the build."""
+        """Return a job of this build. `seconds` replaces the plan's time limit.
+
+        A job that is not `compiling` runs a program of the build.
+        """
         limits = Limits(
             memory=self.plan.memory.value,
             cpus=self.plan.cpus.value,
@@ -146,8 +151,11 @@ class Session:
         )
 
     def compile(self) -> SessionResult:
-        """Configure and build. The output is written to the log in the draft. A compiler error is a result. Raises
-        `NotJudged` if the build ended without a result, and `MissingError` for missing tools."""
+        """Configure and build. The output is written to the log in the draft.
+
+        A compiler error is a result. Raises `NotJudged` if the build ended without a result, and `MissingError` for
+        missing tools.
+        """
         log = self.draft / LOG
         with log.open("wb") as out:
             with self.timed("configure"):
@@ -179,9 +187,9 @@ class Session:
         return outcome.code, bytes(said)
 
     def disassembler(self) -> Disassembler | None:
-        """Return cuobjdump of this machine. If there is none, return cuobjdump of the build's toolkit.
+        """Return cuobjdump of this machine, or of the build's toolkit. Return None if neither exists.
 
-        cuobjdump of the toolkit runs on the build's engine. Return None if neither exists.
+        cuobjdump of the toolkit runs on the build's engine.
         """
         found = find_cuobjdump()
         if found is not None or not self.plan.cuda:
@@ -200,11 +208,11 @@ class Session:
         return dump
 
     def close(self) -> None:
-        """Remove the work volume. If it is kept, tell the user how to inspect it."""
+        """Remove the work volume. If it is kept, show the command that inspects it."""
         if self.keep and self.ran:
             line = shlex.join(self.engine.shell(self.job("shell", ("sh",))))
-            gone = f"; docker volume rm {self.work.name} removes the volume" if self.plan.engine.isolated else ""
-            self.watch.talk(f"the build is kept in volume {self.work.name}{gone}; to inspect it:\n  {line}")
+            gone = f"; run 'docker volume rm {self.work.name}' to remove it" if self.plan.engine.isolated else ""
+            self.watch.talk(f"the build is kept in volume {self.work.name}{gone}; to inspect it, run:\n  {line}")
         else:
             self.engine.remove(self.work.name)
 
@@ -238,7 +246,7 @@ class Session:
             limit = self.plan.seconds
             raise NotJudged(
                 f"the build took over {limit.value:g} s ({limit.origin}) and was stopped",
-                hint="--time 8h allows more time; files in ccache are not compiled again",
+                hint="use --time 8h to allow more time; files in ccache are not compiled again",
             )
         if outcome.ending is Ending.OUT_OF_MEMORY:
             raise out_of_memory(self.plan)
@@ -247,7 +255,7 @@ class Session:
             where = f"image {self.plan.image.value}" if self.plan.image else "this machine"
             raise ProgramMissing(
                 f"{where} lacks {', '.join(tail)}",
-                hint="patchstack doctor says how to get them; --no-ccache builds without ccache",
+                hint="run 'patchstack doctor' to see how to install them, or use --no-ccache to build without ccache",
             )
 
         if outcome.code == _NOTHING_IN_BIN:
@@ -256,7 +264,7 @@ class Session:
     def _refuse_unused(self, log: Path) -> None:
         """Raise `UsageError` for a definition of the user that CMake did not use.
 
-        Otherwise, the user would believe that the definition had an effect.
+        Without this error, the user would believe that the definition had an effect.
         """
         match = _UNUSED.search(log.read_text(errors="replace").replace("\r", ""))
         unused = match.group(1).split() if match else []
@@ -264,7 +272,7 @@ class Session:
         if by_hand:
             raise BuildPlanRefused(
                 f"CMake did not use {', '.join(by_hand)}",
-                hint="--compile-define gives a definition to the compilers instead",
+                hint="use --compile-define to pass a definition to the compilers instead",
             )
 
 
@@ -279,12 +287,15 @@ def open_session(
     *,
     keep: bool = False,
 ) -> Iterator[Session]:
-    """Open a session in a new draft of the store. On the host, only one build runs at a time, because all builds use
-    the same work directory. This gives every build the same paths."""
+    """Open a session in a new draft of the store.
+
+    On the host, only one build runs at a time, because all builds use the same work directory. This gives every build
+    the same paths.
+    """
     with contextlib.ExitStack() as stack:
         if not plan.engine.isolated:
             stack.enter_context(
-                store.alone("host", lambda who: watch.talk(f"waiting for a different build on this host ({who})"))
+                store.alone("host", lambda who: watch.talk(f"waiting for another build on this host ({who})"))
             )
         else:
             sweep(engine, _WORK_VOLUMES)
@@ -303,11 +314,10 @@ def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
     found = sorted(line.removeprefix("./") for line in told if line.startswith("./"))
     more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     return VariantUnusable(
-        f"the build of {', '.join(plan.targets.value)} left no files in bin/ of CMake's build directory; programs "
-        "and libraries must be there",
+        f"the build of {', '.join(plan.targets.value)} left no files in bin/ of CMake's build directory",
         problems=[f"found elsewhere: {path}" for path in found[:_SHOWN]] + more or ["no program or library anywhere"],
-        hint=f"cmake: {{CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, CMAKE_LIBRARY_OUTPUT_DIRECTORY: bin}} in variant "
-        f"{plan.variant} (or --define NAME=bin), or CMakeLists.txt sets them to ${{CMAKE_BINARY_DIR}}/bin",
+        hint=f"set cmake: {{CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, CMAKE_LIBRARY_OUTPUT_DIRECTORY: bin}} in variant "
+        f"{plan.variant} (or use --define NAME=bin), or set them to ${{CMAKE_BINARY_DIR}}/bin in CMakeLists.txt",
     )
 
 
@@ -316,8 +326,8 @@ def out_of_memory(plan: Plan) -> NotJudged:
     memory = plan.memory.value
     limit = f" of {memory >> 20} MiB ({plan.memory.origin})" if memory else ""
     jobs = plan.jobs.value
-    ways = [f"--jobs {jobs // 2} needs less"] if jobs > 1 else []
-    ways += ["--memory gives more"] if memory else []
+    ways = [f"use --jobs {jobs // 2} to need less"] if jobs > 1 else []
+    ways += ["use --memory to allow more"] if memory else []
     return NotJudged(
         f"the build ran out of memory{limit} with {jobs} {'job' if jobs == 1 else 'jobs'}",
         hint="; ".join(ways) or "use an engine with more memory",
@@ -326,7 +336,7 @@ def out_of_memory(plan: Plan) -> NotJudged:
 
 @contextlib.contextmanager
 def _errors_before(kind: type[Exception]) -> Iterator[None]:
-    """Suppress errors of the clean-up if a different exception is already being raised."""
+    """Suppress errors of the clean-up if another exception is already being raised."""
     import sys
 
     underway = sys.exc_info()[0] is not None

@@ -18,9 +18,9 @@ def test_every_name_of_gb10_means_machine_code_with_fp4(name: str) -> None:
     ("name", "words", "hint"),
     [
         ("122", "there is no CUDA architecture 122", "perhaps you meant"),
-        ("999", "there is no CUDA architecture 999", "known are 61"),
-        ("spark", "there is no CUDA architecture spark", "known are 61"),
-        ("", "there is no CUDA architecture ", "known are 61"),
+        ("999", "there is no CUDA architecture 999", "supported: 61"),
+        ("spark", "there is no CUDA architecture spark", "supported: 61"),
+        ("", "there is no CUDA architecture ", "supported: 61"),
         ("121-virtual", "121-virtual is PTX, not machine code", "--arch 121 means 121a-real"),
         ("121f", "121f is not patchstack's value for sm_121", "--arch 121 means 121a-real"),
     ],

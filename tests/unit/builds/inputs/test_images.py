@@ -26,7 +26,7 @@ from patchstack.workspace import VariantConfig
 def test_a_recipe_that_is_not_shipped_is_refused(recipe: str) -> None:
     with pytest.raises(ConfigError, match="patchstack does not ship the recipe") as raised:
         recipe_directory(recipe)
-    assert raised.value.hint == "use a recipe of client, cpu, cuda"
+    assert raised.value.hint == "use one of: client, cpu, cuda"
 
 
 def test_a_shipped_recipe_is_found_also_by_another_way_to_it() -> None:
@@ -132,8 +132,8 @@ def test_where_it_cannot_be_made_the_plain_one_is_refused_with_the_way_to_name_i
     with pytest.raises(ImageMissing, match="patchstack/cpu:recipe-") as raised:
         chosen(engine, monkeypatch, offline=offline)
     assert (raised.value.hint or "").startswith(
-        "image: patchstack/cpu in a variant of patchstack.yaml uses the image with this name on the engine"
-        " (build and accept: --image patchstack/cpu); or "
+        "to use the image patchstack/cpu of the engine, set image: patchstack/cpu in the variant in patchstack.yaml"
+        " (for build and accept: --image patchstack/cpu); or "
     )
     with pytest.raises(ImageMissing) as raised:
         chosen(Images(networked=networked), monkeypatch, offline=offline)

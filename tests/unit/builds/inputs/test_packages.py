@@ -28,7 +28,7 @@ def test_every_missing_package_is_named_with_the_extra_that_has_it(monkeypatch: 
         require_packages()
     assert refused.value.exit_code is Exit.MISSING
     assert refused.value.render() == (
-        f"error: a build needs in-toto-attestation and pyelftools, not installed here\n\nhint: {install_hint('build')}"
+        f"error: a build needs packages that are not installed: in-toto-attestation, pyelftools\n\nhint: {install_hint('build')}"
     )
 
 
@@ -39,7 +39,7 @@ def test_a_build_without_its_packages_ends_before_the_engine_is_touched(
     without(monkeypatch, module)
     inputs: Any = SimpleNamespace(key=SimpleNamespace(hex="ab" * 32, short="ab" * 6), plan=SimpleNamespace(cuda=False))
     nothing: Any = None
-    with pytest.raises(MissingError, match="not installed here"):
+    with pytest.raises(MissingError, match="packages that are not installed"):
         building.build(inputs, nothing, Store(tmp_path / "builds"), nothing)
     assert not (tmp_path / "builds").exists()
 

@@ -208,7 +208,7 @@ def test_an_architecture_with_several_variants_asks_which() -> None:
     with pytest.raises(UsageError) as error:
         load_variants(own).for_arch(parse_arch("86"))
     assert error.value.message == "sm_86 has several variants"
-    assert error.value.hint == "name one with --variant: mine, yours"
+    assert error.value.hint == "use --variant with one of mine, yours"
 
 
 def test_every_shipped_variant_can_be_planned() -> None:

@@ -96,7 +96,7 @@ def test_a_patch_that_does_not_apply_is_named_and_nothing_is_built_beyond_it(tmp
     path.write_text(path.read_text().replace("\n ", "\n not what is there "))
     with pytest.raises(NotHeldError, match=f"{path.name} does not apply, so nothing was built") as error:
         the_source(fork, tmp_path)
-    assert error.value.hint == "patchstack verify series shows all problems"
+    assert error.value.hint == "run 'patchstack verify series' to show all problems"
     assert the_source(fork, tmp_path, at=1).tree == fork.trees[0]
 
 
@@ -131,7 +131,7 @@ def test_what_is_no_directory_of_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a directory"):
         directory_source(tmp_path / "gone")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="has no files to build"):
+    with pytest.raises(UsageError, match="contains no files to build"):
         directory_source(tmp_path / "empty")
 
 

@@ -45,7 +45,7 @@ def test_a_build_is_found_under_its_key_and_by_the_start_of_it(tmp_path: Path) -
         store.named("a")
     with pytest.raises(MissingError, match="there is no build ff") as error:
         store.named("ff")
-    assert error.value.hint == "patchstack build --list shows the stored builds"
+    assert error.value.hint == "run 'patchstack build --list' to show the stored builds"
 
 
 def test_a_draft_that_is_not_committed_leaves_nothing(tmp_path: Path) -> None:
