@@ -28,7 +28,8 @@ def test_every_missing_package_is_named_with_the_extra_that_has_it(monkeypatch: 
         require_packages()
     assert refused.value.exit_code is Exit.MISSING
     assert refused.value.render() == (
-        f"error: a build needs packages that are not installed: in-toto-attestation, pyelftools\n\nhint: {install_hint('build')}"
+        "error: a build needs packages that are not installed: in-toto-attestation, pyelftools\n\n"
+        f"hint: {install_hint('build')}"
     )
 
 
