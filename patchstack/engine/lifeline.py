@@ -1,6 +1,6 @@
 """End a job when patchstack ends, even after kill -9 or a lost connection.
 
-The lifeline is a channel from patchstack to the job that closes when patchstack ends. On the host, the lifeline is a
+The lifeline is a channel from patchstack to the job. It closes when patchstack ends. On the host, the lifeline is a
 pipe. In a container, it is the container's stdin. A watcher process of the job reads one end, and patchstack holds the
 other end and never writes. When patchstack or the connection dies, the kernel or the engine closes the lifeline, and
 the watcher reads the end of file. No other process is needed. In a container, the job cannot disable the lifeline:

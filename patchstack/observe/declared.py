@@ -114,7 +114,7 @@ class Setting(Generic[T]):
 
 
 class Values:
-    """The values of an entry's settings. All complaints about the entry are made through this object."""
+    """The values of an entry's settings. Complaints about the entry are made with its methods."""
 
     def __init__(
         self,
@@ -373,7 +373,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Regular expressions. In a suite, a single one need not be in a list."""
+    """Regular expressions. In a suite, a single expression need not be in a list."""
 
     written: str = "a regular expression, or a list of regular expressions"
     option: Any = list[str]
@@ -409,7 +409,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model. In a suite it is a model name of the workspace, and on the command line it is a file."""
+    """A model: the name of a workspace model in a suite, or a file on the command line."""
 
     written: str = "a name of `models:`"
     option: Any = Path

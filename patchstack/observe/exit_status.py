@@ -50,9 +50,10 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
 
     - a signal from a different process;
     - lack of memory;
-    - a program that cannot start, or does not accept its arguments;
-    - a model that cannot be loaded. If the model is `pinned`, the build is at fault: the model's digest was checked, so
-      the file is intact.
+    - a program that cannot start, or does not accept its arguments.
+
+    If a model cannot be loaded, the build is at fault only if the model is `pinned`: its digest was then checked, so
+    the file is intact.
 
     A failure without an error message is `unexplained`, because the message may have been lost (see `sentinel`). With
     `stdout`, messages on stdout count too. This is for tests only: the stdout of a model may contain any text.

@@ -50,7 +50,7 @@ class Programs:
         return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
 
     def loaded(self) -> LoadedFiles:
-        """Return the object that finds the files that a program may load."""
+        """Return a `LoadedFiles` for the files of this build."""
         stamps = (*self.stamps, *((self.key,) if self.key is not None else ()))
         return LoadedFiles(self.directory, self.names(), stamps)
 

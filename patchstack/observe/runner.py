@@ -199,7 +199,7 @@ class Runner:
         if invocation.program not in self.programs():
             raise NotInBuild(
                 f"{invocation.program} is not in {self.files.directory}",
-                hint="build it: use --target, or add it to targets: of the variant",
+                hint="build it with --target, or add it to targets: of the variant",
             )
         image, without = self.files.image or "host", self._station.without(gpu=self.context.gpu)
         return Ingredients(

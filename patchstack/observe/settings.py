@@ -21,8 +21,8 @@ _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 def environment(node: Node, key: str = "env") -> Environment:
     """Return a mapping of names to strings or integers.
 
-    Complains about values such as `true`, `1.0` and `0x10`: the program would receive them in a different spelling,
-    because YAML does not preserve it.
+    Complains about values such as `true`, `1.0` and `0x10`: YAML does not preserve their spelling, so the program would
+    receive a different text.
     """
     child = node.mapping(key)
     found = {}
@@ -140,7 +140,7 @@ def models_named(args: Iterable[str]) -> tuple[str, ...]:
 def placeholder_problem(text: str) -> str | None:
     """Return why a string cannot be used literally as an argument. Return None if it can.
 
-    It cannot if it contains a placeholder, which would be replaced by a path.
+    A placeholder in the string would be replaced by a path.
     """
     found = _PATH.search(text)
     return f"{found.group(0)} would be replaced by a path" if found else None

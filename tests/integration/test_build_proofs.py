@@ -105,7 +105,7 @@ def test_an_empty_build_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_no_build_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="none is not a directory, so it has no build to prove"):
+    with pytest.raises(MissingError, match="none is not a directory, so it contains no build to prove"):
         proofs(tmp_path / "none")
 
 

@@ -112,7 +112,7 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-# Patterns of causes, for the messages of all tools. The first pattern that matches counts.
+# Patterns of causes, for the messages of all tools. The first matching pattern counts.
 _CAUSES = (
     (
         FailureKind.OUT_OF_MEMORY,
@@ -145,7 +145,7 @@ _LINKING = re.compile(
     r"|relocation truncated to fit|DSO missing from command line|final link failed|ld returned \d+ exit status"
     r"|linker command failed"
 )
-# In these cases, the state of the machine or a signal from the user ended the build. The source is not the cause.
+# In these cases, the machine or the user ended the build. The source is not the cause.
 _STRANGE = re.compile(
     r"Permission denied|Read-only file system|Resource temporarily unavailable|Too many open files|Input/output error"
     r"|signal terminated program|died due to signal (?:2|15)\b"

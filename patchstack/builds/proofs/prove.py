@@ -49,12 +49,12 @@ def prove_build(
     has no `cuda-ptx`. `fp4` is included only if both the source and the architecture have FP4 instructions.
 
     Without `cuobjdump`, the proofs of device code are INVALID. Without `run`, the programs are not started, and
-    `not_run` gives the reason (`cannot run here: linux/arm64 programs on linux/amd64`).
+    `not_run` is the reason (`cannot run here: linux/arm64 programs on linux/amd64`).
 
     Raises `MissingError` if a file cannot be read, or if pyelftools is not installed.
     """
     if not directory.is_dir():
-        raise NoSuchBuild(f"{directory} is not a directory, so it has no build to prove")
+        raise NoSuchBuild(f"{directory} is not a directory, so it contains no build to prove")
     found = survey(directory)
     key = claim.key.encode()
     wanted = wanted_paths(claim)

@@ -11,8 +11,8 @@ _PERCENT = re.compile(r"\[ *(\d{1,3})%\] (.*)\Z")
 _PHASE = re.compile(r"-- (\S.*)\Z")
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BREAK = re.compile(rb"[\r\n]")
-_LINE = 1000  # the maximum number of bytes of a line that are read; a link command may have 100,000
-_RECENT = 20  # number of recent steps
+_LINE = 1000  # how many bytes of a line are read; a link command may have 100,000
+_RECENT = 20  # how many of the last steps the estimate uses separately
 _FEW = 3  # the minimum number of steps for an estimate
 
 
@@ -39,7 +39,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A line of CMake about its progress (`Configuring done`). `elapsed` is in seconds since the build began."""
+    """A progress line of CMake (`Configuring done`). `elapsed` is in seconds since the build began."""
 
     what: str
     elapsed: float

@@ -1,4 +1,4 @@
-"""The engine that runs jobs in containers, on this machine or on a different machine.
+"""The engine that runs jobs in containers, on this or another machine.
 
 Only this package imports `docker`.
 """

@@ -1,4 +1,7 @@
-"""Create, run and remove containers on an engine: jobs that run to their end, and carriers that are never started."""
+"""Create, run and remove containers on an engine.
+
+A container either runs a job until it ends, or is a carrier that is never started.
+"""
 
 from __future__ import annotations
 
@@ -268,7 +271,9 @@ def remove(api: Any, name: str) -> None:
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:
-            said = str(error.explanation)  # podman: state improper; Docker, between kill and removal: is not running
+            said = str(
+                error.explanation
+            )  # podman: "state improper"; Docker, after the kill: "is not running"
             ending = error.status_code == 409 or "state improper" in said or "is not running" in said
             if not ending or time.monotonic() > deadline:
                 raise

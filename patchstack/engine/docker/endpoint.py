@@ -1,4 +1,4 @@
-"""Find the address of the Docker engine that a user names. Makes no connection."""
+"""Find the address of the Docker engine that a user names. No connection is made."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ class Endpoint:
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
     """Return the endpoint of a spec. `environment` is os.environ by default.
 
-    The spec `docker` selects the same engine as the `docker` program: the first of DOCKER_HOST, DOCKER_CONTEXT and
-    docker's current context that is set, otherwise the default socket. Raises `UsageError` if the spec is invalid or
-    its context does not exist, and `ConfigError` if docker's configuration cannot be read.
+    The spec `docker` selects the same engine as the `docker` program. If DOCKER_HOST is set, it is used. Otherwise the
+    context is used that DOCKER_CONTEXT names, or else docker's current context. If there is no context, the default
+    socket is used. Raises `UsageError` if the spec is invalid or its context does not exist, and `ConfigError` if
+    docker's configuration cannot be read.
     """
     environment = os.environ if environment is None else environment
     config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")

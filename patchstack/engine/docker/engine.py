@@ -1,4 +1,4 @@
-"""Use a Docker engine on this or a different machine.
+"""Use a Docker engine on this or another machine.
 
 A job runs in a sandboxed container. A volume is a Docker volume.
 """
@@ -50,7 +50,7 @@ class ContainerEngine:
         self._connection: Connection | None = None
         self._about: About | None = None
 
-    # Images and volumes
+    # The engine and its images
 
     def about(self) -> About:
         connection = self._connected()
@@ -238,7 +238,7 @@ class ContainerEngine:
         names = {text.partition("=")[0] for text in config.get("Env") or ()}
         return sandbox.Surroundings(image=image.digest, image_env=dict.fromkeys(names, ""), cpus=about.cpus)
 
-    # Images
+    # Image builds
 
     def build_image(
         self,

@@ -66,7 +66,7 @@ def _value(variable: re.Match[str], values: Mapping[str, str]) -> str:
 
 BASE_LABEL = "patchstack.base"
 BASE_DIGEST_LABEL = "patchstack.base.digest"
-_SHOWN = 12  # number of lines of a failed step that an error shows
+_SHOWN = 12  # how many lines of a failed step an error shows
 _RAWJSON_SINCE = (0, 13)  # the first buildx version with --progress=rawjson
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _DOCKER_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "BUILDX_CONFIG", "XDG_RUNTIME_DIR")

@@ -27,8 +27,8 @@ def own_label() -> str:
 def is_dead(label: str, *, silent: float = 0.0) -> bool:
     """Return whether the process of an owner label belongs to this machine and has certainly ended.
 
-    `silent` is the time in seconds since the last sign that the process was running. Labels that earlier versions wrote
-    have no place.
+    `silent` is the time in seconds since the last sign that the process was running. Labels of earlier versions contain
+    no place.
     """
     found = _LABEL.fullmatch(label)
     if found is None or found["host"] != os.uname().nodename:

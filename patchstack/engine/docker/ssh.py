@@ -53,7 +53,7 @@ class Tunnel:
         said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
         try:
             with theirs:
-                # In a separate session: on Ctrl-C, patchstack still needs the connection to clean up.
+                # `start` creates a new session, so Ctrl-C does not end ssh: the clean-up still needs the connection.
                 child = start(
                     self._arguments,
                     env=clean_environment(network=True),

@@ -129,7 +129,7 @@ class HostEngine:
 
 
 def native_platform() -> str:
-    """Return the platform of this machine, named as for containers: `linux/amd64`, `linux/arm64`."""
+    """Return the platform of this machine as container engines name it: `linux/amd64`, `linux/arm64`."""
     machine = os.uname()
     return f"{machine.sysname.lower()}/{_MACHINES.get(machine.machine, machine.machine)}"
 

@@ -1,4 +1,7 @@
-"""Run a job on this machine as a session of processes with a lifeline, to its end or in the background."""
+"""Run a job on this machine until it ends, or in the background.
+
+The processes of a job form a session with a lifeline.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +194,7 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int,
             stdout=output,
             stderr=output,
         )
-    except (ValueError, OSError) as error:  # the command has a NUL byte, or more arguments than the kernel accepts
+    except (ValueError, OSError) as error:  # the command contains a NUL byte, or more arguments than the kernel accepts
         raise JobRefused(f"{job.what} cannot be run: {error}") from error
 
 
