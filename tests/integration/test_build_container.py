@@ -92,7 +92,7 @@ def test_a_build_that_runs_out_of_memory_says_so_and_what_helps(toy: Toy) -> Non
     built = toy.build("--memory", "256MiB", "--jobs", "2")
     assert built.code == 4
     assert "the build ran out of memory of 256 MiB (--memory) with 2 jobs" in built.stderr
-    assert "hint: use --jobs 1 to need less; use --memory to allow more" in built.stderr
+    assert "hint: use --jobs 1 to need less memory; use --memory to allow more" in built.stderr
 
 
 def test_ctrl_c_leaves_no_container_and_no_volume_and_the_cache_as_it_was(toy: Toy) -> None:

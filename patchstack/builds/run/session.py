@@ -326,7 +326,7 @@ def out_of_memory(plan: Plan) -> NotJudged:
     memory = plan.memory.value
     limit = f" of {memory >> 20} MiB ({plan.memory.origin})" if memory else ""
     jobs = plan.jobs.value
-    ways = [f"use --jobs {jobs // 2} to need less"] if jobs > 1 else []
+    ways = [f"use --jobs {jobs // 2} to need less memory"] if jobs > 1 else []
     ways += ["use --memory to allow more"] if memory else []
     return NotJudged(
         f"the build ran out of memory{limit} with {jobs} {'job' if jobs == 1 else 'jobs'}",
