@@ -75,7 +75,7 @@ class Form(Protocol[T_co]):
 
 @dataclass(frozen=True, kw_only=True)  # CPython 3.11 cannot create `Setting[int](…)` with slots
 class Setting(Generic[T]):
-    """A setting of a kind.
+    """A setting of a kind of check or workload.
 
     `default` is the value if none is given. `help` describes the setting in one sentence. `unit` is the unit of a
     number. A `required` setting must be given. `in_suite` and `on_command_line` show where the setting can be used.
@@ -261,7 +261,7 @@ class Whole:
 
     def convert(self, given: int, name: str, models: Models) -> int:
         if not self.least <= given <= self.most:
-            raise Refused(f"{given} is not from {self.least} to {self.most}")
+            raise Refused(f"must be from {self.least} to {self.most}, not {given}")
         return given
 
 

@@ -79,7 +79,7 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
 
 
 def refused_arguments(seen: Observation) -> str | None:
-    """Return the line in which a program rejects its arguments, for example an unknown option.
+    """Return the line in which a program rejects its arguments, for example because of an unknown option.
 
     Returns None if the program does not reject its arguments.
     """

@@ -60,7 +60,7 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
         value = node.integer(key, default=default)
     if least <= value <= most:
         return value
-    node.complain(key, f"{value} is not from {least} to {most}")
+    node.complain(key, f"must be from {least} to {most}, not {value}")
     return default
 
 

@@ -136,7 +136,7 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
 def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
     """Repeat the proofs that lacked cuobjdump, if cuobjdump is installed now.
 
-    Proofs that run programs are not repeated, because no program is started when a stored build is found.
+    Proofs that run programs are not repeated, because a stored build is used without starting its programs.
     """
     proofs = stored.record.proofs
     left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED

@@ -45,7 +45,8 @@ def apart() -> tuple[str, ...] | None:
         options = ("--user", "--map-current-user", *options)
     words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
     try:
-        # In a new namespace, a process may have the same pid as patchstack. The job is then a child of process 1.
+        # The probe must not see patchstack's process. In a namespace, a different process may have the same pid; the
+        # probe is then a child of process 1.
         asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
     except PatchstackError:
         return None

@@ -60,7 +60,7 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
             "d41d8cd98f00b204e9800998ecf8427e is the digest of an empty text",
         ),
         (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: must be NAME=VALUE"),
-        (("--runs", "0"), "--runs: 0 is not from 1 to 1000"),
+        (("--runs", "0"), "--runs: must be from 1 to 1000, not 0"),
         (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
         (("--arg=--no-perf",), "--arg: --no-perf removes the line"),
         (("--arg=-ngl", "--arg=0"), "--arg: use --gpu-layers instead of -ngl"),

@@ -90,7 +90,7 @@ def test_a_setting_has_the_same_value_from_a_suite_and_from_an_option(
 @pytest.mark.parametrize(
     ("form", "written", "option", "told"),
     [
-        (Whole(1, 9), "10", 10, "10 is not from 1 to 9"),
+        (Whole(1, 9), "10", 10, "must be from 1 to 9, not 10"),
         (positive(2), "0", 0.0, "is not a number above 0, up to 2"),
         (positive(2), "3", 3.0, "is not a number above 0, up to 2"),
         (Text(check=lambda text: f"{text} is wrong"), "x", "x", "x is wrong"),
@@ -189,7 +189,7 @@ def test_mappings_have_settings_of_their_own(tmp_path: Path) -> None:
     group = setting(Group(settings=(inner,)))
     values, problems = in_suite(tmp_path, "some_thing: {size: 12, sise: 1}\n", group)
     assert [problem.partition(": ")[2] for problem in problems] == [
-        "some_thing.size: 12 is not from 1 to 9",
+        "some_thing.size: must be from 1 to 9, not 12",
         "some_thing.sise: unknown key, perhaps you meant size",
     ]
     assert values[group][inner] == 2

@@ -378,7 +378,7 @@ def test_settings_are_read(tmp_path: Path) -> None:
         ("backend: CPU\nop: ADD\nops: [ADD]", "op names the operator"),
         ("backend: CPU\nops: []", "op names the operator"),
         ("backend: CPU\nop: ADD,MUL", "is several operators"),
-        ("backend: CPU\nop: ADD\nexpect: 0", "is not from 1"),
+        ("backend: CPU\nop: ADD\nexpect: 0", "must be from 1 to "),
         ("backend: CPU\nop: ADD\ncases: {file: none}", "cannot be read"),
         ("backend: CPU\nop: ADD\ncases: {count: 3}", "count and sha256"),
         ("backend: CPU\nop: ADD\ncases: {count: 3, sha256: abc}", "count and sha256"),

@@ -121,7 +121,7 @@ tries: 3
         ("model: tiny\nprompt: x\nenv: {A: true}\n", "3: env: the value of A is not text; put it in quotes"),
         ("model: tiny\nprompt: x\nenv: {A: 00}\n", "3: env: the value of A is not text; put it in quotes"),
         ("model: tiny\nprompt: x\nenv: {LD_PRELOAD: y}\n", "3: env: LD_PRELOAD is set by the engine"),
-        ("model: tiny\nprompt: x\ntokens: 0\n", "3: tokens: 0 is not from 1"),
+        ("model: tiny\nprompt: x\ntokens: 0\n", "3: tokens: must be from 1 to "),
         ("model: tiny\nprompt: x\ncontext: 32\n", "48 do not fit into a context of 32"),
         ("model: tiny\nprompt: x\nargs: [-n, '5']\n", "3: args: use tokens: instead of -n"),
         ("model: tiny\nprompt: x\nargs: ['{model:other}']\n", "3: args: there is no model 'other'"),

@@ -134,7 +134,7 @@ def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:
         ("program: t\nred: F\ngreen: p\n", "without is missing"),
         ("program: t\nwithout: d\ngreen: p\n", "red is missing"),
         ("program: t\nwithout: d\nred: F\ngreen: '('\n", "green: '(' is not a regular expression"),
-        ("program: t\nwithout: d\nred: F\ngreen: p\nred_exit: 0\n", "red_exit: 0 is not from 1 to 255"),
+        ("program: t\nwithout: d\nred: F\ngreen: p\nred_exit: 0\n", "red_exit: must be from 1 to 255, not 0"),
         ("program: t\nwithout: d\nred: F\ngreen: p\nexit: 0\n", "exit: unknown key"),
     ],
 )
