@@ -15,8 +15,10 @@ from patchstack.files.processes import TAG, is_gone, tag
 
 _OWNER = rf"-([0-9a-f]{{8}})-{TAG}-([0-9a-f]{{8}})?[0-9a-f]{{6}}"
 _LONGEST = 5 * 86400.0
-"""The longest time, in seconds, for which a build or run may use a volume. The creation time is in the volume's name,
-because an engine does not report when a volume was last written."""
+"""The longest time, in seconds, for which a build or run may use a volume.
+
+The creation time is in the volume's name, because an engine does not report when a volume was last written.
+"""
 
 
 def volume_name(what: str) -> str:

@@ -68,8 +68,10 @@ class Form(Protocol[T_co]):
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:
-        """Return the value of an option. Raises `Refused` with the reason, or a `PatchstackError` with a complete
-        message."""
+        """Return the value of an option.
+
+        Raises `Refused` with the reason, or a `PatchstackError` with a complete message.
+        """
         ...
 
 

@@ -271,9 +271,7 @@ def remove(api: Any, name: str) -> None:
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:
-            said = str(
-                error.explanation
-            )  # podman: "state improper"; Docker, after the kill: "is not running"
+            said = str(error.explanation)  # podman: "state improper"; Docker, after the kill: "is not running"
             ending = error.status_code == 409 or "state improper" in said or "is not running" in said
             if not ending or time.monotonic() > deadline:
                 raise
