@@ -200,7 +200,7 @@ def values_of_options(
 ) -> tuple[Values, Callable[[], None]]:
     """Return the values of options, and a function that reports all complaints.
 
-    `options` has the given values by the names of their settings. The caller calls the returned function at the end. It
+    `options` contains the given values by the names of their settings. The caller calls the returned function at the end. It
     raises `UsageError` with every complaint, if there are any. A `PatchstackError` of a form's `convert` is raised at
     once.
     """

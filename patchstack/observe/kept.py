@@ -18,7 +18,7 @@ def record_of(
 ) -> Record:
     """Return the record of an observation.
 
-    `kept` has the size of each kept file on the engine, in bytes. The size is None if the file does not exist.
+    `kept` maps each kept file to its size on the engine, in bytes, or to None if the file does not exist.
     """
     facts: dict[str, Any] = {
         "ending": str(seen.ending),

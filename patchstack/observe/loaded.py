@@ -98,7 +98,7 @@ class LoadedFiles:
             return {name for name in libraries if content.find(name.encode() + b"\0") >= 0}
 
     def _read(self) -> Mapping[str, Elf | None]:
-        """Return the ELF headers of each file. The value is None for a file that is not a valid ELF file."""
+        """Return the ELF headers of each file, or None for a file that is not a valid ELF file."""
         if self._elves is None:
             self._elves = {name: _elf(self._directory / name) for name in self._names}
         return self._elves

@@ -61,7 +61,7 @@ class Subject:
 class Resource:
     """An input of a build, or an output that is not a binary.
 
-    `digest` has digests in hex, by algorithm (`sha256`, `gitCommit`, `gitTree`). `notes` are more facts, such as
+    `digest` contains digests in hex, by algorithm (`sha256`, `gitCommit`, `gitTree`). `notes` are more facts, such as
     versions and numbers.
     """
 
@@ -207,7 +207,7 @@ def _check_subjects(statement: Statement) -> None:
 
 
 def _check_rest(provenance: Provenance) -> None:
-    """Raise `ValueError` for an invalid digest, and if there are no external parameters."""
+    """Raise `ValueError` if a digest is invalid, or if there are no external parameters."""
     _check_digest("the build key", "sha256", provenance.key)
     if not provenance.external:
         raise ValueError("it has no external parameters")
@@ -233,7 +233,7 @@ def _descriptor(resource: Resource) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with only dicts and lists, as protobuf's Struct requires."""
+    """Convert mappings and sequences in the value to dicts and lists, as protobuf's Struct requires."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
@@ -242,7 +242,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return the value with whole numbers as integers. Struct has only one type of number, so 8 becomes 8.0."""
+    """Convert whole numbers in the value to integers. Struct has only one type of number, so 8 becomes 8.0."""
     if isinstance(value, dict):
         return {key: _whole(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -107,7 +107,7 @@ class Rejection(Part, frozen=True, kw_only=True):
 
 
 class BuildDocument(Document, frozen=True, kw_only=True, tag="patchstack.build/1"):
-    """A build. Times are RFC 3339 in UTC. `seconds` has the wall time of each part.
+    """A build. Times are RFC 3339 in UTC. `seconds` contains the wall time of each part.
 
     `hit`, `out_dir` and `log` are only in the printed document, not in the file. `hit` is true if nothing was compiled.
     """
@@ -186,7 +186,7 @@ def make_record(
     proofs: Iterable[Proof],
     rejection: Rejection | None,
 ) -> BuildDocument:
-    """Return the record to store. Times are RFC 3339 in UTC. `seconds` has the wall time of each part."""
+    """Return the record to store. Times are RFC 3339 in UTC. `seconds` contains the wall time of each part."""
     return BuildDocument(
         key=key.hex,
         status=REJECTED if rejection is not None else BUILT,

@@ -73,7 +73,7 @@ class ProgressReader:
         return tuple(events)
 
     def finish(self, elapsed: float) -> tuple[Event, ...]:
-        """Return the event of a last line that has no line break."""
+        """Return the event of the last line, if it has no line break."""
         return self.read(b"\n", elapsed)
 
     def _keep(self, piece: bytes) -> None:
