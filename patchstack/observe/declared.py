@@ -200,9 +200,9 @@ def values_of_options(
 ) -> tuple[Values, Callable[[], None]]:
     """Return the values of options, and a function that reports all complaints.
 
-    `options` contains the given values by the names of their settings. The caller calls the returned function at the end. It
-    raises `UsageError` with every complaint, if there are any. A `PatchstackError` of a form's `convert` is raised at
-    once.
+    `options` contains the given values by the names of their settings. The caller calls the returned function at the
+    end. It raises `UsageError` with every complaint, if there are any. A `PatchstackError` of a form's `convert` is
+    raised at once.
     """
     flags = {setting.name: setting.option_name for setting in settings if setting.on_command_line}
     problems: list[str] = []

@@ -162,8 +162,8 @@ class Failure:
     `file` is relative to the root of the source. It is the file of the error, or the nearest place in the source that
     led to the error. If `line` is None, `file` is the compiled file. `file` is None if the error names nothing in the
     source. `sites` are all places, innermost first: the error itself, then the places that instantiated, included or
-    called it. A place outside the source has an absolute path. `block` contains the lines to show. `target` is the target
-    that failed.
+    called it. A place outside the source has an absolute path. `block` contains the lines to show. `target` is the
+    target that failed.
     """
 
     kind: FailureKind

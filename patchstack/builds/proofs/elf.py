@@ -46,9 +46,9 @@ class Elf:
 
     `machine` is the name in the ABI (`EM_X86_64`), or `machine 4711` for a number without a name. `bits` is 32 or 64.
     `program` is true for a file that can be started, and false for a library. `sections` are the names of the sections
-    that have content, or None if the section table was removed (`strip --strip-section-headers`). `search_path` has the
-    entries of RPATH and RUNPATH, as written. `needed` are the libraries that it names. `build_id` is the offset and
-    length of the linker's build id in the file, in bytes, or None if the file has no build id.
+    that have content, or None if the section table was removed (`strip --strip-section-headers`). `search_path`
+    contains the entries of RPATH and RUNPATH, as written. `needed` are the libraries that it names. `build_id` is the
+    offset and length of the linker's build id in the file, in bytes, or None if the file has no build id.
     """
 
     machine: str

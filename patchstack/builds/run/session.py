@@ -72,8 +72,8 @@ class Watch(Protocol):
 class SessionResult:
     """The result of the commands.
 
-    `outcome` is the outcome of the last command. `log` is the file with the output of all commands. `seconds` has the
-    wall time of each part. `ccache` is the statistics log of ccache.
+    `outcome` is the outcome of the last command. `log` is the file with the output of all commands. `seconds` contains
+    the wall time of each part. `ccache` is the statistics log of ccache.
     """
 
     outcome: Outcome
