@@ -21,8 +21,8 @@ def test_every_name_of_gb10_means_machine_code_with_fp4(name: str) -> None:
         ("999", "there is no CUDA architecture 999", "supported: 61"),
         ("spark", "there is no CUDA architecture spark", "supported: 61"),
         ("", "there is no CUDA architecture ", "supported: 61"),
-        ("121-virtual", "121-virtual is PTX, not machine code", "--arch 121 means 121a-real"),
-        ("121f", "121f is not patchstack's value for sm_121", "--arch 121 means 121a-real"),
+        ("121-virtual", "121-virtual is PTX, not machine code", "use --arch 121 for 121a-real"),
+        ("121f", "121f is not patchstack's value for sm_121", "use --arch 121 for 121a-real"),
     ],
 )
 def test_what_is_no_architecture_is_refused_with_the_known_ones(name: str, words: str, hint: str) -> None:
