@@ -1,1 +1,1 @@
-"""A small upstream repository with a fork and a series, for trying patchstack without a network."""
+"""Provide a small upstream repository, a fork and a series, to try patchstack without a network."""

@@ -1,4 +1,7 @@
-"""Create the demo's repositories, series and workspaces. The commit ids are the same on every machine."""
+"""Create the repositories, series and workspaces of the demo.
+
+The commit ids are the same on every machine, because the authors, times and files of the commits are fixed.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,20 @@ series:
     pin: {pin}
     fork: fork
     fork_ref: paged
-    variant: cpu                  # what `patchstack build` makes of it
+    variant: cpu                  # the variant that `patchstack build` builds
 
-# How it is built: over the variants that patchstack ships, which are llama.cpp's.
+# How to build the series. These variants are added to the built-in variants for llama.cpp.
 variants:
   minillm:
     abstract: true
     commit_variable: MINILLM_BUILD_COMMIT   # carries the build key into the binaries
-    # minillm-llama answers as llama-completion, llama-server and so on, by links beside it
+    # links to minillm-llama in the same directory run it as llama-completion, llama-server and so on
     targets: [minillm-completion, minillm-bench, minillm-perplexity, minillm-make-model, minillm-llama,
               test-ops, test-model]
   cpu:
     extends: minillm
-    targets: [minillm-llama, minillm-completion, minillm-bench]   # what the suite runs, and two to look at
-    cmake:                        # the demo builds four times, so a quick compilation pays: a quarter of the time
+    targets: [minillm-llama, minillm-completion, minillm-bench]   # the suite needs only minillm-llama
+    cmake:                        # these options reduce the build time to a quarter: the demo builds four times
       CMAKE_UNITY_BUILD: true
       CMAKE_CXX_FLAGS_RELEASE: -O1 -DNDEBUG
   cuda-sm121:
@@ -59,21 +62,21 @@ variants:
 models:
   tiny: {{path: models/seed-1.mllm, sha256: {model}, what: random weights}}
 
-# What a build must still do. `patchstack gate run` asks it of a build, `patchstack accept` of a commit.
+# The gates that a build must pass. `patchstack gate run` checks a build, `patchstack accept` checks a commit.
 suites:
   quick:
     what: What every patch must leave as it is
     gates:
-      - name: greedy              # the same text, and with the paged cache the same again
+      - name: greedy              # the generated text must not change, with or without the paged cache
         kind: completion
         model: tiny
         prompt: The capital of France is
         context: 512
         states:
-          plain: {{}}               # `patchstack gate record` writes what it must be
+          plain: {{}}               # `patchstack gate record` records the expected text
           paged: {{env: {{MINILLM_KV_PAGED: 1}}, same_as: plain}}
         kl: {{text: text.txt, context: 128, batch: 128, chunks: 8}}   # measured if the text differs
-      - name: trace               # a switch that does nothing makes no difference either
+      - name: trace               # the switch must have an effect: it prints trace lines
         kind: engaged
         model: tiny
         prompt: The capital of France is
@@ -100,7 +103,7 @@ _BROKEN_SERIES = """\
 class Broken:
     """A series that differs from its fork.
 
-    `name` is its name in the broken workspace. `what` describes the difference.
+    `name` is the name of the series in the broken workspace. `what` describes the difference.
     """
 
     name: str
@@ -112,16 +115,16 @@ DROPPED = Broken(name="dropped", what="patch 0004 was deleted")
 MOVED = Broken(name="moved-on", what="the fork has a commit that was never exported")
 
 GOOD, CHANGED, LOST = "paged-next", "coarse-keys", "short-log"
-"""The branches of the fork with commits that are not in the series.
+"""The branches of the fork that have commits which are not in the series.
 
-GOOD has one more commit, which does not change the model's output. CHANGED and LOST each add one commit to GOOD. The
-commit of CHANGED changes the model's output, and the commit of LOST loses a part of a program's output.
+GOOD has one such commit, which does not change the model's output. CHANGED and LOST each add one more commit to GOOD.
+The commit of CHANGED changes the model's output. The commit of LOST makes a program lose the end of its log.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """A created demo. `workspace` is the file of the valid workspace, `pin` the commit id of the pin."""
+    """A created demo. `workspace` is the file of the valid workspace, and `pin` is the pin's commit id."""
 
     root: Path
     workspace: Path
@@ -129,12 +132,12 @@ class Demo:
 
 
 def build_demo(root: Path) -> Demo:
-    """Create the demo in a directory that is new or empty.
+    """Create the demo in a new or empty directory.
 
-    Raises `UsageError` if the directory is not empty.
+    Raises `UsageError` if `root` is a file, or a directory that is not empty.
     """
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise AlreadyExists(f"{root} already exists", hint="name a different directory: patchstack demo DIR")
+        raise AlreadyExists(f"{root} already exists", hint="run 'patchstack demo DIR' with a different directory")
     root.mkdir(parents=True, exist_ok=True)
     upstream = _Repository(root / "upstream", "master")
     upstream.write(_upstream_files())
@@ -173,7 +176,7 @@ def _break(root: Path, pin: str) -> None:
         text.replace(b'+    std::fprintf(stderr, "trace: step=', b'+    std::fprintf(stderr, "trace2: step=')
     )
     _numbered(root / "broken" / "patches" / DROPPED.name, 4).unlink()
-    lines = ["# The series of the workspace above, broken in three ways.\nseries:\n"]
+    lines = ["# Three broken copies of the series in ../patchstack.yaml.\nseries:\n"]
     for broken, patches, ref in (
         (EDITED, f"patches/{EDITED.name}", "paged"),
         (DROPPED, f"patches/{DROPPED.name}", "paged"),
@@ -197,7 +200,7 @@ def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:
 class _Repository:
     """A repository that is being created.
 
-    Its files are in memory. Its commits are one hour apart.
+    The files of the current branch are in memory. The times of consecutive commits are one hour apart.
     """
 
     def __init__(self, path: Path, branch: str, start: _Repository | None = None) -> None:
@@ -214,7 +217,7 @@ class _Repository:
         self.branch(branch)
 
     def branch(self, name: str) -> None:
-        """Create a branch at the current commit. Later commits are on this branch."""
+        """Create a branch at the current commit, and add later commits to it."""
         self._ref = f"refs/heads/{name}"
         if self._head is not None:
             self._repository.references.create(self._ref, self._head, force=True)
@@ -238,7 +241,7 @@ class _Repository:
                 content, executable = self.files[edit.path]
                 if content.count(edit.old.encode()) != 1:
                     raise ValueError(
-                        f"{chapter.subject}: {edit.path} must have exactly one copy of the text to replace"
+                        f"{chapter.subject}: {edit.path} does not contain exactly one copy of the text to replace"
                     )
                 self.files[edit.path] = (content.replace(edit.old.encode(), edit.new.encode()), executable)
         self.commit(chapter.subject, chapter.body)
@@ -256,7 +259,7 @@ class _Repository:
         return str(self._head)
 
     def check_out(self) -> None:
-        """Write the files of the current branch into the work tree."""
+        """Write the files of the current branch to the work tree."""
         self._repository.set_head(self._ref)
         self._repository.checkout(self._ref, strategy=pygit2.enums.CheckoutStrategy.FORCE)
 

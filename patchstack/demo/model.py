@@ -1,6 +1,7 @@
-"""Create the same model file as `minillm-make-model --seed N`, without running this program.
+"""Create the same model file as `minillm-make-model --seed N`, without running that program.
 
-The format is from `src/model-io.cpp` of the demo's upstream. The weights are from its `model::randomize`.
+The file format is defined in `src/model-io.cpp` of the demo's upstream. The weights are computed as in its
+`model::randomize`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _STEPS = 1 << 23
 
 
 def model_file(seed: int) -> bytes:
-    """Return the bytes of a model file with random weights. Every number has 4 bytes and is little-endian."""
+    """Return the bytes of a model file with random weights.
+
+    Every number is 4 bytes long and little-endian.
+    """
     sizes = (_VOCABULARY, _CONTEXT, _WIDTH, _LAYERS, _HEADS, _HEADS_KV, _FF, _FF_EXPERT, _EXPERTS, _EXPERTS_USED)
     parts = [b"MLLM", struct.pack("<11I2f", 1, *sizes, _ROPE_BASE, _NORM_EPS)]
     for name, columns, rows in _tensors():
@@ -28,9 +32,9 @@ def model_file(seed: int) -> bytes:
 
 
 def _tensors() -> Iterator[tuple[str, int, int]]:
-    """Yield the name, columns and rows of each tensor, in the order of the file.
+    """Yield the name and the numbers of columns and rows of each tensor, in file order.
 
-    The three layers are attention, recurrent, and attention with experts.
+    The first layer has attention, the second is recurrent, and the third has attention and experts.
     """
     yield "tok_embd", _WIDTH, _VOCABULARY
     for layer in range(_LAYERS):
@@ -55,7 +59,8 @@ def _tensors() -> Iterator[tuple[str, int, int]]:
 def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
     """Return random weights for one tensor.
 
-    The weights are between -scale and scale; for a norm, 1 is added. Each step is rounded to 32 bits, like a C++ float.
+    The weights are between -scale and scale. The weights of a norm are larger by 1. Each step is rounded to 32 bits,
+    like a C++ float.
     """
     norm = name.endswith("_norm")
     scale = _float32(0.1 if norm else math.sqrt(_float32(3.0 / (1 if name == "tok_embd" else columns))))

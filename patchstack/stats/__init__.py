@@ -1,4 +1,4 @@
-"""Compute the statistics of paired comparisons and of server runs. All functions are pure.
+"""Compute the statistics of paired comparisons and of server runs.
 
-They run no programs and read no files.
+All functions are pure: they run no programs and read no files.
 """

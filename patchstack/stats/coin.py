@@ -1,13 +1,15 @@
-"""Compute the e-value of k wins in n tosses: the evidence that a coin wins more often than a fair coin.
+"""Compute the e-value of k wins in n tosses.
 
-The e-value is a ratio of likelihoods. The numerator is the mean likelihood of the wins, for a win probability p that is
-uniform between 1/2 and 1. The denominator is the likelihood for p = 1/2:
+The e-value measures the evidence that a win is more likely than with a fair coin. It is a ratio of likelihoods. The
+numerator is the mean likelihood of the wins, for a win probability p that is uniform between 1/2 and 1. The denominator
+is the likelihood for p = 1/2:
 
     E(n, k) = 2^(n+1) · ∫ p^k (1−p)^(n−k) dp, p from 1/2 to 1.
 
-Let each toss be won with a probability of at most 1/2, given all earlier tosses. Then E is a supermartingale that
-starts at 1. By Ville's inequality, the probability that E ever reaches 1/alpha is at most alpha, even if E is checked
-after every toss. The integral is an incomplete beta function. For whole numbers it is a sum of binomial coefficients:
+If each toss is won with a probability of at most 1/2, given all earlier tosses, E is a supermartingale that starts at
+1. By Ville's inequality, the probability that E ever reaches 1/alpha is at most alpha, even if E is checked after every
+toss. The integral is an incomplete beta function. Because n and k are integers, E can be computed from binomial
+coefficients:
 
     E(n, k) = Σ C(n+1, j) / ((n+1) · C(n, k)), j from 0 to k.
 
@@ -23,9 +25,9 @@ from math import comb
 
 
 def e_value(n: int, k: int) -> float:
-    """Return E for k wins in n tosses. Return 1.0 for no tosses. Raises `ValueError` if k is not between 0 and n."""
+    """Return E for k wins in n tosses; 1.0 if n is 0. Raises `ValueError` if k is not between 0 and n."""
     if not 0 <= k <= n:
-        raise ValueError(f"{k} wins in {n} tosses")
+        raise ValueError(f"k must be between 0 and {n}, not {k}")
     return _of(n)[k]
 
 
@@ -36,7 +38,7 @@ def exact(n: int, k: int) -> Fraction:
 
 @functools.cache
 def least_wins(n: int, alpha: float) -> int | None:
-    """Return the smallest number of wins in n tosses for which E reaches 1/alpha. Return None if n wins are too few."""
+    """Return the smallest number of wins in n tosses for which E reaches 1/alpha; None if n wins are not enough."""
     return next((k for k, value in enumerate(_of(n)) if value * alpha >= 1), None)
 
 
@@ -53,8 +55,8 @@ def least_tosses(alpha: float) -> int:
 def _of(n: int) -> tuple[float, ...]:
     """Return E for 0, 1, …, n wins in n tosses.
 
-    Each binomial coefficient is computed from the previous coefficient. So the tables of all n up to 1000 take 0.25 s
-    together.
+    Each binomial coefficient is computed from the previous coefficient, so the tables for all n up to 1000 take only
+    0.25 s in total.
     """
     below, ways, next_ways, found = 0, 1, 1, []
     for k in range(n + 1):

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 def hodges_lehmann(values: Sequence[float]) -> float:
     """Return the median of the means of all pairs of values. Each value also forms a pair with itself.
 
-    Raises `ValueError` for no values. Source: Hodges and Lehmann, "Estimates of location based on rank tests" (1963).
+    Raises `ValueError` if there are no values. Source: Hodges and Lehmann, "Estimates of location based on rank tests"
+    (1963).
     """
     if not values:
-        raise ValueError("no values")
+        raise ValueError("the Hodges-Lehmann estimate needs at least one value")
     sums = sorted(one + other for index, one in enumerate(values) for other in values[index:])
     half, odd = divmod(len(sums), 2)
     return sums[half] / 2 if odd else (sums[half - 1] + sums[half]) / 4

@@ -12,11 +12,12 @@ _NORMAL = 1.4826  # converts the median absolute deviation to the standard devia
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The noise of A/A pairs. `deviation` and `second` are logarithms of a ratio.
+    """The noise of A/A pairs.
 
-    `deviation` is the standard deviation of one pair, estimated from the median absolute deviation. `second` is the
-    median effect of running second. `autocorrelation` is the correlation of this effect between consecutive pairs (-1
-    to 1). It is None for fewer than four pairs, or if the effect is the same in all pairs.
+    `deviation` is the standard deviation of ln(B/A) of a pair, estimated from the median absolute deviation. `second`
+    is the median effect of running second, also as a logarithm. `autocorrelation` is the correlation of this effect
+    between consecutive pairs (-1 to 1). It is None if there are fewer than four pairs, or if the effect is the same in
+    all pairs.
     """
 
     deviation: float
@@ -25,9 +26,10 @@ class Noise:
 
 
 def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
-    """Return the noise of A/A pairs, from x = ln(B/A) and the coin of each pair (+1: B ran second, -1: A did).
+    """Return the noise of A/A pairs.
 
-    Raises `ValueError` if there are no pairs, or if there are not as many coins as ratios.
+    `xs` contains ln(B/A) of each pair. `coins` contains +1 for a pair in which B ran second, and -1 for a pair in which
+    A did. Raises `ValueError` if there are no pairs, or if the numbers of values and coins differ.
     """
     if not xs or len(xs) != len(coins):
         raise ValueError("each pair needs a coin, and there must be at least one pair")
@@ -41,7 +43,7 @@ def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
 
 
 def _autocorrelation(values: Sequence[float]) -> float | None:
-    """Return the correlation of consecutive values. Return None for fewer than four values, or if all are equal."""
+    """Return the correlation of consecutive values; None if there are fewer than four values, or if all are equal."""
     if len(values) < 4:
         return None
     mean = sum(values) / len(values)

@@ -1,10 +1,10 @@
 """Compute the e-values, the estimate and the confidence interval of one row, after every pair.
 
 For a pair, x is ln(B/A). The coin s is +1 if B ran second, −1 if A did. v is the predicted effect of running second
-(see `slot`). If the true effect of B is b, the rest x − b comes from the machine alone. Given all earlier pairs,
+(see `slot`). If the true effect of B is b, the remainder x − b comes from the machine alone. Given all earlier pairs,
 sign(x − b − s·v) is then a fair coin, whatever the machine does, as long as the machine does not know s.
 
-The statement "the effect is above b" wins a pair if x − s·v > b; a tie counts as a loss. The module `coin` computes
+The statement "the effect is above b" wins a pair if x − s·v > b. A tie counts as a loss. The module `coin` computes
 the e-value from the wins. The statement is proven once its e-value has reached 1/alpha after any pair.
 """
 
@@ -22,7 +22,7 @@ from patchstack.stats.slot import without_slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A confidence interval of the effect, as logarithms of B/A. An open side is infinite.
+    """A confidence interval of the effect, as logarithms of B/A. A side without a bound is infinite.
 
     If early and late pairs contradict each other, the interval is empty: `low` is above `high`.
     """
@@ -36,13 +36,13 @@ class Interval:
 
 
 class Evidence:
-    """The evidence of the pairs of one row so far. Values are logarithms of B/A. A larger value is better for B."""
+    """The evidence from the pairs of one row so far. Values are logarithms of B/A. A larger value is better for B."""
 
     def __init__(self, xs: Sequence[float], coins: Sequence[int]) -> None:
         """Subtract the predicted effect of running second from x = ln(B/A) of each pair.
 
-        `coins` contains +1 for a pair in which B ran second, -1 for a pair in which A did. Raises `ValueError` if an x
-        is not finite, or if it does not have a coin of +1 or -1.
+        `coins` contains +1 for a pair in which B ran second, and -1 for a pair in which A did. Raises `ValueError` if
+        an x is not finite, or if an x does not have a coin of +1 or -1.
         """
         if not all(map(math.isfinite, xs)):
             raise ValueError("a ratio is not finite")
@@ -52,29 +52,29 @@ class Evidence:
         return len(self.cleaned)
 
     def above(self, bound: float) -> tuple[float, ...]:
-        """Return, after each pair, the largest e-value so far of "the effect is above the bound"."""
+        """Return the largest e-value so far of "the effect is above `bound`", once for each pair."""
         return _running([one > bound for one in self.cleaned])
 
     def below(self, bound: float) -> tuple[float, ...]:
-        """Return, after each pair, the largest e-value so far of "the effect is below the bound"."""
+        """Return the largest e-value so far of "the effect is below `bound`", once for each pair."""
         return _running([one < bound for one in self.cleaned])
 
     def wins(self, bound: float, *, above: bool) -> int:
         """Return how many pairs a statement has won.
 
-        The statement is "the effect is above the bound", or "below the bound" if `above` is false.
+        If `above` is true, the statement is "the effect is above `bound`", otherwise "the effect is below `bound`".
         """
         return sum(one > bound if above else one < bound for one in self.cleaned)
 
     def estimate(self) -> float | None:
-        """Return the Hodges-Lehmann estimate of the effect. Return None for no pairs."""
+        """Return the Hodges-Lehmann estimate of the effect; None if there are no pairs."""
         return hodges_lehmann(self.cleaned) if self.cleaned else None
 
     def interval(self, alpha: float) -> Interval:
-        """Return the confidence interval of the effect. Each side has the error rate alpha, over all pairs so far.
+        """Return the confidence interval of the effect.
 
-        `low` is above b exactly if "the effect is above b" is proven. `high` is below b exactly if "the effect is below
-        b" is proven.
+        The error rate of each side is alpha, over all pairs so far. `low` is above b if and only if "the effect is
+        above b" is proven. `high` is below b if and only if "the effect is below b" is proven.
         """
         low, high = -math.inf, math.inf
         ordered: list[float] = []
@@ -89,7 +89,7 @@ class Evidence:
 def pairs_needed(wins: int, pairs: int, alpha: float, *, most: int = 1000) -> int | None:
     """Return the total number of pairs after which a statement is proven if its share of wins stays the same.
 
-    `wins` and `pairs` are the numbers so far; with 0 pairs, every pair is assumed to be won. Return None if `most`
+    `wins` and `pairs` are the numbers so far. If `pairs` is 0, all pairs are assumed to be won. Return None if `most`
     pairs are not enough.
     """
     for number in range(pairs, most + 1):

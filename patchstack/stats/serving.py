@@ -1,6 +1,7 @@
-"""Compute latencies and rates of a server from the times of its streams. docs/guides/serve.md has the formulas.
+"""Compute latencies and rates of a server from the times of its streams.
 
-Times are whole nanoseconds since the start of the run, from one clock. Token counts come from the server.
+The formulas are in docs/guides/serve.md. Times are whole nanoseconds since the start of the run, from one clock. Token
+counts come from the server.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _LEAST = {"p50": 1, "p90": 10, "p99": 100}
 class Stream:
     """The times and token counts of an answered request.
 
-    `sent` is the time at which the client sent the request. Latencies count from `start`, which is the planned time in
-    an open loop and `sent` otherwise. `times` contains the arrival of each chunk with content. There is at least one.
-    `counts` contains the total number of tokens that the server reported with each of these chunks. `ended` is the end
-    of the answer. `tokens` is the number of generated tokens, and `prompt` is the number of prompt tokens. A number
-    that the server did not report is None.
+    `sent` is the time at which the client sent the request. Latencies are measured from `start`: the planned time in an
+    open loop, and `sent` otherwise. `times` contains the arrival time of each chunk with content. It is never empty.
+    `counts` contains, for each of these chunks, the number of tokens so far that the server reported. `ended` is the
+    time at which the response ended. `tokens` is the number of generated tokens, and `prompt` is the number of prompt
+    tokens. A number that the server did not report is None.
     """
 
     start: int
@@ -60,23 +61,23 @@ class Stream:
 
     @property
     def tpot(self) -> float | None:
-        """Time per output token (TPOT), in ns: `decoding` / (tokens − 1).
+        """Time per output token (TPOT), in ns: `decoding` / (`tokens` − 1).
 
-        None if the stream has only one token, or if the number of tokens is unknown.
+        None if the stream has fewer than two tokens, or if the number of tokens is unknown.
         """
         return self.decoding / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """Inter-chunk latencies (ICL), in ns."""
+        """Inter-chunk latencies (ICL), in ns: the time between consecutive chunks with content."""
         return tuple(later - earlier for earlier, later in pairwise(self.times))
 
     @property
     def chunk_tokens(self) -> tuple[int, ...] | None:
         """The number of tokens in each chunk, from the server's counts.
 
-        Without these counts, each chunk has one token if there are as many chunks as tokens. None if the numbers cannot
-        be determined.
+        If a count is missing and there are as many chunks as tokens, each chunk has one token. None if the numbers
+        cannot be determined.
         """
         known = [count for count in self.counts if count is not None]
         if len(known) == len(self.times):
@@ -99,7 +100,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A summary of `n` values. A percentile is None if there are too few values: p90 needs 10, p99 needs 100."""
+    """A summary of `n` values. A percentile is None if there are too few values: p90 needs 10 and p99 needs 100."""
 
     mean: float
     p50: float | None
@@ -110,7 +111,7 @@ class Spread:
 
 
 def spread(values: Sequence[float], unit: float = 1.0) -> Spread | None:
-    """Return a summary of values, each divided by `unit`. Return None for no values."""
+    """Return a summary of values, each divided by `unit`; None if there are no values."""
     if not values:
         return None
     ordered = sorted(value / unit for value in values)
@@ -130,10 +131,10 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notebook:
-    """The rates and times of a run, with the names and formulas of the notebook's client.
+    """The rates and times of a run, as the client in one fork's notebook names and computes them.
 
-    Rates are in tokens per second, times in seconds. `decode_agg_tps` can exceed the rate that the streams ever reached
-    together: it counts all tokens, but its window begins only when the last prefill ends.
+    Rates are in tokens per second, times in seconds. `decode_agg_tps` can exceed the highest rate that the streams
+    reached together, because it counts all tokens but its window begins only when the last prefill ends.
     """
 
     agg_tps: float
@@ -146,19 +147,25 @@ class Notebook:
 
 
 def decode_agg(tokens: int, wall: float, ttft_max: float) -> float:
-    """Return `decode_agg_tps`: tokens / (wall − ttft_max). Raises `ValueError` unless `wall` is above `ttft_max`."""
+    """Return `decode_agg_tps`: tokens / (wall − ttft_max).
+
+    Raises `ValueError` if `wall` is not greater than `ttft_max`.
+    """
     if not wall > ttft_max:
-        raise ValueError("the largest TTFT is not below the wall time")
+        raise ValueError("the largest TTFT must be less than the wall time")
     return tokens / (wall - ttft_max)
 
 
 def wall_of(streams: Sequence[Stream]) -> float:
-    """Return the wall time in seconds: from the first start of a stream to the last end of a stream."""
+    """Return the wall time in seconds, from the earliest start of a stream to the latest end of a stream."""
     return (max(one.ended for one in streams) - min(one.start for one in streams)) / NS
 
 
 def notebook(streams: Sequence[Stream]) -> Notebook | None:
-    """Return the notebook's row for these streams. Return None if there are none, or if a token count is missing."""
+    """Return the notebook's rates and times for streams.
+
+    Return None if there are no streams, or if a number of generated tokens is unknown.
+    """
     if not streams or any(one.tokens is None for one in streams):
         return None
     tokens = sum(one.tokens or 0 for one in streams)
@@ -181,8 +188,8 @@ def notebook(streams: Sequence[Stream]) -> Notebook | None:
 class Steady:
     """The window in which all streams decode.
 
-    `begin` and `end` are in ns. `tokens` is the number of tokens in the window. `rate` is in tokens per second. It is
-    None if it cannot be computed. `problem` is the reason why the rate must not be used. It is empty if the rate is
+    `begin` and `end` are in ns. `tokens` is the number of tokens in the window. `rate` is in tokens per second; it is
+    None if it cannot be computed. `problem` is the reason why the rate must not be used; it is empty if the rate is
     valid.
     """
 
@@ -194,11 +201,11 @@ class Steady:
 
 
 def steady(streams: Sequence[Stream], at_once: int) -> Steady:
-    """Return the steady window of streams. `at_once` is the number of streams that are in flight at a time.
+    """Return the steady window of streams. `at_once` is the number of streams that are in flight at the same time.
 
-    The window begins when each of the first `at_once` streams has its first token. It ends at the first end of a stream
-    that is not replaced by a new stream; in a burst, this is the first end of any stream. A token counts if it arrives
-    after the start of the window and not after its end.
+    The window begins when each of the first `at_once` streams has its first token. It ends when a stream ends and no
+    new stream replaces it. In a burst, that is when the first stream ends. A token counts if it arrives after the
+    window begins and not after the window ends.
     """
     if len(streams) < at_once or at_once < 1:
         return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")
@@ -217,9 +224,9 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
     seconds, wall = (end - begin) / NS, wall_of(streams)
     problem = ""
     if tokens < STEADY_TOKENS * at_once:
-        problem = f"it has {tokens / at_once:.1f} tokens a stream, and {STEADY_TOKENS} are needed"
+        problem = f"the window has {tokens / at_once:.1f} tokens per stream, but at least {STEADY_TOKENS} are needed"
     elif seconds < STEADY_SHARE * wall:
-        problem = f"it is {seconds:.2f} s of {wall:.2f} s, less than a quarter"
+        problem = f"the window is {seconds:.2f} s long, less than a quarter of the wall time ({wall:.2f} s)"
     return Steady(begin=begin, end=end, tokens=tokens, rate=tokens / seconds, problem=problem)
 
 
@@ -233,9 +240,10 @@ def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
 
 
 def in_flight(streams: Sequence[Stream]) -> tuple[tuple[int, int, int], ...]:
-    """Return (time in ns, waiting, decoding) for each time at which a stream is sent, gets its first token, or ends.
+    """Return how many streams are waiting and decoding over time, as (time in ns, waiting, decoding).
 
-    `waiting` streams have no token yet. `decoding` streams have their first token, but not their last.
+    There is one entry for each time at which a request is sent or the first or last token of a stream arrives. A
+    waiting stream has no token yet. A decoding stream has its first token, but not its last.
     """
     changes: dict[int, list[int]] = {}
     for one in streams:

@@ -1,12 +1,12 @@
 """Predict the effect of running second from earlier pairs, and subtract it.
 
-A pair is x = ln(B/A) with its coin s: +1 if B ran second, −1 if A did. On a machine where the second run of a pair is
-slower, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, it can be
-subtracted: x − s·v. The result is valid for every v that depends on earlier pairs only (see `sequence`). A bad
-prediction costs statistical power, but the error rate stays below alpha.
+A pair has a value x = ln(B/A) and a coin s: +1 if B ran second, −1 if A did. On a machine where the second run of a
+pair is slower, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, x is
+corrected to x − s·v. The result is valid for every v that depends only on earlier pairs (see `sequence`). A bad
+prediction reduces statistical power, but the error rate is still at most alpha.
 
 Five predictions compete: 0, the median effect of running second, and the effect of running second 1, 2 or 4 pairs
-earlier (for machines whose speed changes with a period). The prediction with the smallest error so far is used. The
+earlier (for machines whose speed changes periodically). The prediction with the smallest error so far is used. The
 first `UNTOUCHED` pairs are not corrected. Each prediction also estimates the effect of B from the same earlier pairs,
 because this effect must be subtracted from x to find the effect of running second.
 """
@@ -21,12 +21,12 @@ UNTOUCHED = 4
 
 
 def without_slot(xs: Sequence[float], coins: Sequence[int]) -> list[float]:
-    """Return x − s·v for each pair, with v predicted from the earlier pairs. Later pairs do not change earlier results.
+    """Return x − s·v for each pair, with v predicted from the earlier pairs.
 
-    Raises `ValueError` unless each x has a coin of +1 or −1.
+    Later pairs do not change earlier results. Raises `ValueError` unless each x has a coin of +1 or −1.
     """
     if len(xs) != len(coins) or any(coin not in (1, -1) for coin in coins):
-        raise ValueError("each pair has a coin, +1 or -1")
+        raise ValueError("each pair needs a coin, which is +1 or -1")
     everything: list[float] = []
     by_coin: dict[int, list[float]] = {1: [], -1: []}
     middles: dict[int, list[float]] = {lag: [] for lag in LAGS}

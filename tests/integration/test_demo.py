@@ -63,7 +63,7 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(UsageError, match="already exists") as raised:
         build_demo(tmp_path)
-    assert raised.value.hint == "name a different directory: patchstack demo DIR"
+    assert raised.value.hint == "run 'patchstack demo DIR' with a different directory"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -1,7 +1,4 @@
-"""The commits of the demo.
-
-They are the fork of minillm, later commits of the fork, candidates, and later commits of upstream.
-"""
+"""Provide the demo's commits: those of the fork, a later commit of the fork, candidates, and later upstream commits."""
 
 from .candidates import COARSE_KEYS, SHORT_LOG
 from .edits import Commit, Create, Edit, Replace

@@ -1,6 +1,6 @@
-"""The candidates on top of the fork.
+"""Define the two candidate commits on top of the fork.
 
-One commit changes the model's output, and one loses a part of a program's output.
+One changes the model's output. The other makes a program lose the end of its log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Describe commits as data: a message, and edits of files that are applied in order."""
+"""Describe commits as data: a message and a sequence of file edits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace:
-    """Replaces `old` with `new` in a file. At this commit, the file must have exactly one copy of `old`."""
+    """An edit that replaces `old` with `new`. Before the edit, the file must contain exactly one copy of `old`."""
 
     path: str
     old: str
@@ -16,7 +16,10 @@ class Replace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Adds a file with the content of `source`, a path in the directory `patchstack/demo/fork`."""
+    """An edit that adds a file.
+
+    `source` is the file with its content, as a path relative to `patchstack/demo/fork`.
+    """
 
     path: str
     source: str
@@ -28,7 +31,7 @@ Edit = Replace | Create
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit. `body` has no line break at the end."""
+    """A commit. `body` has no line break at the end. The edits are applied in order."""
 
     subject: str
     body: str

@@ -1,7 +1,7 @@
-"""The commits of the fork.
+"""Define the commits of the fork.
 
-They add a paged KV cache, a trace and a faster mixture of experts, and make minillm-bench print the use of the paged
-pool.
+They add a paged KV cache, a trace and a faster mixture of experts. One makes minillm-bench print how much of the paged
+pool is used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Default: off""",
     ),
 )
 
-# the CUDA kernel edits of the commit that adds MINILLM_MMV_SHARE_X
+# the edits of the CUDA kernel in the commit that adds MINILLM_MMV_SHARE_X
 _SHARE_X = (
     Replace(
         path="ggml/src/ggml-cuda/mmv-id.cu",
@@ -299,5 +299,5 @@ static void print_result(const context & ctx, const char * test,""",
     ),
 )
 
-# In the order of the branch. MOVED_ON is not included, because it is committed after the export of the series.
+# The commits are in branch order. MOVED_ON is not included, because it is committed after the series is exported.
 FORK: tuple[Commit, ...] = (PAGED, _TRACE, TEST, _MOE, FIX, _BENCH)

@@ -1,4 +1,4 @@
-"""The commits of the fork for the paged KV cache. The series lacks the last of them, MOVED_ON."""
+"""Define the fork's commits for the paged KV cache. The last one, `MOVED_ON`, is not in the series."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The commits of upstream after the fork began.
+"""Define the upstream commits that were made after the fork began.
 
-One does not touch the fork's lines, one moves lines, and one conflicts.
+The first does not change lines near the fork's changes. The second moves such lines. The third conflicts with the fork.
 """
 
 from __future__ import annotations

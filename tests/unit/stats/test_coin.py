@@ -56,5 +56,5 @@ def test_nine_pairs_at_least() -> None:
 
 
 def test_more_wins_than_tosses_are_refused() -> None:
-    with pytest.raises(ValueError, match="10 wins in 9 tosses"):
+    with pytest.raises(ValueError, match="k must be between 0 and 9, not 10"):
         e_value(9, 10)

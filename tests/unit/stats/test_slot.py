@@ -51,7 +51,7 @@ def test_what_repeats_is_taken_off(pattern: tuple[float, ...]) -> None:
 
 
 def test_each_pair_has_a_coin() -> None:
-    with pytest.raises(ValueError, match="each pair has a coin"):
+    with pytest.raises(ValueError, match="each pair needs a coin"):
         without_slot([0.1, 0.2], [1])
-    with pytest.raises(ValueError, match="each pair has a coin"):
+    with pytest.raises(ValueError, match="each pair needs a coin"):
         without_slot([0.1], [0])
