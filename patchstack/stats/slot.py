@@ -1,7 +1,7 @@
 """Predict the effect of running second from earlier pairs, and subtract it.
 
-A pair has a value x = ln(B/A) and a coin s: +1 if B ran second, −1 if A did. On a machine where the second run of a
-pair is slower, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, x is
+A pair has a value x = ln(B/A) and a coin s: +1 if B ran second, −1 if A did. If the second run of a pair is slower on a
+machine, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, x is
 corrected to x − s·v. The result is valid for every v that depends only on earlier pairs (see `sequence`). A bad
 prediction reduces statistical power, but the error rate is still at most alpha.
 

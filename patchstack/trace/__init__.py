@@ -1,5 +1,5 @@
-"""Explain a run from its logs. This package judges logs, and runs nothing.
+"""Explain a run from its logs.
 
-The logs are read, checked and compared. The bytes and operations of each call are computed, by route, type, shape and
-tensor.
+The package reads, checks and compares logs. It computes the bytes and operations of calls, by route, type, shape and
+tensor. It does not run programs.
 """

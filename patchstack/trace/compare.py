@@ -1,7 +1,4 @@
-"""Compare two logs.
-
-Check that the workloads are the same, and find the routes, types and shapes that differ.
-"""
+"""Compare two logs: check that the workloads are the same, and find the routes, types and shapes that differ."""
 
 from __future__ import annotations
 
@@ -28,7 +25,10 @@ _TIMES = ("prompt eval", "eval")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One property of the workload that both logs show. `what` is the name of the property."""
+    """A property of the workload that both logs show.
+
+    `what` is the name of the property. `first` and `second` are its values in the two logs.
+    """
 
     what: str
     first: str
@@ -36,14 +36,14 @@ class Evidence:
 
     @property
     def same(self) -> bool:
-        """Whether both logs agree."""
+        """Whether the property has the same value in both logs."""
         return self.first == self.second
 
 
 def evidence(first: Reading, second: Reading) -> tuple[Evidence, ...]:
     """Return the properties of the workload that both logs show.
 
-    Properties that may differ between builds or switches are left out: routes, types, memory, times, and the rows that
+    Properties that may differ between builds or switches are omitted: routes, types, memory, times, and the rows that
     speculation adds.
     """
     return (*_settings(first, second), *_tokens(first, second), *_weights(first, second))
@@ -82,7 +82,7 @@ def _tokens(first: Reading, second: Reading) -> Iterator[Evidence]:
 
 
 def _weights(first: Reading, second: Reading) -> Iterator[Evidence]:
-    """Yield evidence from weights: if the model is the same, weights with the same name have the same shape."""
+    """Yield the shapes of weights as evidence. In the same model, weights with the same name have the same shape."""
     mine, theirs = _shapes(first), _shapes(second)
     both = sorted(mine.keys() & theirs.keys())
     if both:
@@ -108,9 +108,9 @@ def _shapes(reading: Reading) -> dict[tuple[str, str], str]:
 
 
 class Change(StrEnum):
-    """The change of calls from the first log to the second.
+    """How the number of calls changes from the first log to the second.
 
-    `UNSEEN` means that one log has no record of the calls, but its records are incomplete.
+    `UNSEEN` means that one log has no record of the calls, but that its records are incomplete.
     """
 
     SAME = "same"
@@ -123,7 +123,10 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Calls with the same route in both logs. If `about` is not empty, the calls also have the same shape."""
+    """The calls of both logs that have the same route and, if `about` is not empty, the same shape.
+
+    `first` and `second` are the numbers of calls.
+    """
 
     trace: str
     route: str
@@ -139,9 +142,10 @@ class Pair:
 class Comparison:
     """The comparison of two logs.
 
-    `routes` and `shapes` are all pairs. `only_first` and `only_second` are the traces that only one log has. `bounded`
-    are the traces with incomplete records in at least one log. `replayed` is the number of replayed CUDA graphs in the
-    first and in the second log. It is None if these numbers are not known.
+    `routes` contains a pair for each route, and `shapes` contains a pair for each route and shape. `only_first` and
+    `only_second` name the traces that are in only one log. `bounded` names the traces with incomplete records in at
+    least one log. `replayed` contains the numbers of replayed CUDA graphs in the first and the second log. It is None
+    if one of them is unknown.
     """
 
     evidence: tuple[Evidence, ...]
@@ -161,8 +165,8 @@ class Comparison:
     def workload_verdict(self) -> Verdict:
         """The verdict on whether both logs show the same workload.
 
-        PASS means that all properties that both logs show are equal. INVALID means that some differ, or that the logs
-        show no common property.
+        PASS means that all common properties are equal. INVALID means that some differ, or that the logs have no common
+        property.
         """
         return Verdict.PASS if self.evidence and not self.differing else Verdict.INVALID
 
@@ -183,8 +187,8 @@ def compare(first: Reading, second: Reading) -> Comparison:
     both = [name for name in mine if name in theirs]
     if not both:
         raise SidesNotComparable(
-            "the logs share no trace of routes or shapes",
-            hint="run both with the same switch, such as LLAMA_MUL_MAT_ROUTE_TRACE=1000000",
+            "the logs have no common trace of routes or shapes",
+            hint="make both logs with the same switch, such as LLAMA_MUL_MAT_ROUTE_TRACE=1000000",
         )
     routes: list[Pair] = []
     shapes: list[Pair] = []
@@ -213,9 +217,9 @@ def require_same_workload(comparison: Comparison, names: Sequence[str]) -> None:
     """Raise `UsageError` if the logs show different workloads."""
     if comparison.differing:
         raise SidesNotComparable(
-            f"{names[0]} and {names[1]} are not of the same workload",
+            f"{names[0]} and {names[1]} have different workloads",
             problems=[f"{one.what}: {one.first} and {one.second}" for one in comparison.differing],
-            hint="compare two runs with the same model, sizes and requests; --anyway prints the counts nevertheless",
+            hint="compare two runs with the same model, sizes and requests, or use --anyway to print the counts",
         )
 
 

@@ -1,7 +1,7 @@
 """Extract single figures from a log.
 
-They describe a server's steps, drafts, graphs, times, buffers and checkpoints. A figure that must not be used includes
-the reason.
+The figures describe a server's steps, drafts, graphs, times, buffers and checkpoints. If a figure must not be used, the
+reason is included.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from patchstack.llama.traces.recount import Figures, recounted, summed
 from patchstack.trace.figures import has_routes, spread
 
 _MEANINGS = {
-    (ADMISSION.name, "waiting_prompt_slots"): "prompts started or continued; `waiting` of trace_serving got nothing",
-    (SERVING.name, "waiting"): "prompts that got no token; not the notebook's waiting_prompt_slots",
+    (ADMISSION.name, "waiting_prompt_slots"): "prompts that were started or continued, unlike waiting of trace_serving",
+    (SERVING.name, "waiting"): "prompts that got no token, unlike waiting_prompt_slots of the notebook",
     (SERVING.name, "started"): "prompts that got their first tokens",
     (SERVING.name, "continued"): "prompts that continued",
 }
@@ -36,7 +36,7 @@ _LENGTH_OF_STEP = ("decode_tokens", "prompt_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One figure: its source, its name, its value as text, and a note.
+    """A figure of a log. `trace` is the trace that it comes from, or `llama.cpp`.
 
     `invalid` is the reason why the figure must not be used. It is empty if the figure may be used.
     """
@@ -49,7 +49,7 @@ class Fact:
 
 
 def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
-    """Return the figures of a log, in the order of its traces. llama.cpp's own figures are last."""
+    """Return the figures of a log, in trace order. The figures that llama.cpp itself prints are last."""
     found = []
     for trace in reading.traces:
         broken = [one for one in findings if one.holds is False and one.trace in (trace.name, "log")]
@@ -61,8 +61,8 @@ def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
 def figures_of(trace: Trace) -> Figures | None:
     """Return the figures of a trace.
 
-    If the summary of the trace contains figures, they are returned, because they count everything. Otherwise the
-    figures are computed from the records. Return None if records came after the table was full.
+    If the trace has a summary, the figures come from the summary, because it counts everything. Otherwise they are
+    computed from the records. Return None if there is no summary and records came after the table was full.
     """
     if trace.summaries:
         return summed(trace.summaries)
@@ -167,7 +167,7 @@ def _of_log(log: Log, denied: Sequence[LogCheck]) -> Iterator[Fact]:
 
 
 def acceptance_note(line: Acceptance) -> str:
-    """Return how the acceptance is computed.
+    """Return the counts and the mean length from which a draft acceptance is computed.
 
     Example: `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 + 0.691`.
     """
@@ -178,7 +178,7 @@ def acceptance_note(line: Acceptance) -> str:
 
 
 def _why(broken: Sequence[LogCheck], key: str) -> str:
-    """Return why a figure must not be used: the contradiction that affects the figure."""
+    """Return the contradiction because of which a figure must not be used. The text is empty if there is none."""
     found = next((one for one in broken if key in one.spoils), None)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""Group the counts of a trace into rows, and compute the minimum number of bytes and operations of each call."""
+"""Group the calls of a trace into rows, and compute the minimum bytes and operations of each call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _F32 = 4
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The operations and bytes of one call. A value is None if the shapes of the call do not determine it."""
+    """The operations and bytes of one or more calls. A value is None if it cannot be computed from the shapes."""
 
     operations: int | None
     bytes: int | None
@@ -42,7 +42,7 @@ NONE = Work(None, None)
 
 
 def work_of(trace: str, values: Mapping[str, Value]) -> Work:
-    """Return the work of one call of a trace."""
+    """Return the work of a call. `trace` is the name of its trace, and `values` contains the keys of its record."""
     make = _MAKERS.get(trace)
     if make is None:
         return NONE
@@ -51,7 +51,7 @@ def work_of(trace: str, values: Mapping[str, Value]) -> Work:
     try:
         return make(numbers, types)
     except KeyError:
-        return NONE  # the table was full, so the shape is not known
+        return NONE  # records that came after the table was full have no shape
 
 
 def _bytes(*parts: int | None) -> int | None:
@@ -124,16 +124,16 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, int], Mapping[str, str]], Work]] = 
 
 _About = Callable[[Cell], str]
 DECODE_TOKENS = 128
-"""A call with at most this many tokens counts as decode. This is the limit of the notebook, for 128 streams."""
+"""A call with at most this many tokens counts as decode. The notebook uses the same limit, for 128 streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Calls with the same `route` (which includes the types) and the same `about`.
+    """The calls with the same `route` and the same `about`.
 
-    `about` is a shape or tensors. It is empty for the row of a route. `decode` is the number of calls with few tokens,
-    and `prefill` is the number of calls with many tokens. Both are None if the trace does not record the number of
-    tokens.
+    `route` includes the types. `about` is a shape or the tensors; it is empty in a row for a whole route. `share` is
+    the share of all calls of the trace. `decode` and `prefill` are the numbers of decode and prefill calls (see
+    `DECODE_TOKENS`). Both are None if the trace does not record the number of tokens.
     """
 
     trace: str
@@ -150,8 +150,8 @@ class Row:
 class Spread:
     """The distribution of calls over values.
 
-    `distinct` is the number of distinct values. `entropy` is the entropy of their shares in bits, which is 0 if all
-    values are equal. `top` is the most frequent value, and `top_share` is its share.
+    `distinct` is the number of distinct values. `entropy` is the entropy of their shares, in bits; it is 0 if there is
+    only one value. `top` is the most frequent value, and `top_share` is its share.
     """
 
     distinct: int
@@ -161,7 +161,7 @@ class Spread:
 
 
 def spread(counts: Mapping[str, int]) -> Spread | None:
-    """Return the spread of counts by value. Return None if there are no counts."""
+    """Return the distribution of `counts`, which maps each value to its number of calls; None if there are no calls."""
     total = sum(counts.values())
     if not total:
         return None
@@ -189,7 +189,7 @@ def tensor_text(trace: Trace, cell: Cell) -> str:
     """Return the tensors of a call, for example `blk.N.attn_q.weight -> Qcur-N`."""
     names = {key: str(value) for key, value in _pairs(trace, cell) if key in TENSOR_KEYS and value != "-"}
     sources = " + ".join(names[key] for key in ("src0", "src1") if key in names)
-    # The weight identifies the multiplication, because several multiplications share the same activation.
+    # Show only the weight: it identifies a multiplication, but several multiplications share the same activation.
     if trace.format.tokens is not None and "src0" in names:
         sources = names["src0"]
     return f"{sources} -> {names['dst']}" if sources and "dst" in names else sources or names.get("dst", "")
@@ -204,38 +204,38 @@ def _pairs(trace: Trace, cell: Cell) -> Iterable[tuple[str, Value]]:
 
 
 def has_routes(trace: Trace) -> bool:
-    """Return whether the records of a trace are calls with a route or a tile shape.
-
-    Such calls are counted by route or tile shape.
-    """
+    """Return whether the records of a trace are calls that can be counted by route or tile shape."""
     calls = tokens_key(trace.format, trace.keys) is not None or "op" in trace.keys or trace.format.open
     return bool(trace.cells) and calls
 
 
 def by_route(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route with its types. The row with the most calls is first."""
+    """Return a row for each combination of route and types. The row with the most calls is first."""
     return _rows(trace, lambda cell: "", decode_tokens)
 
 
 def by_shape(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route and shape."""
+    """Return a row for each combination of route, types and shape. The row with the most calls is first."""
     return _rows(trace, lambda cell: shape_text(trace, cell), decode_tokens)
 
 
 def by_tensor(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
-    """Return a row for each route and its tensors. Layers are combined. Return no rows for a trace without names."""
+    """Return a row for each combination of route, types and tensors. Layers are combined.
+
+    Return no rows if the trace does not record tensor names.
+    """
     if not TENSOR_KEYS & set(trace.keys):
         return []
     return _rows(trace, lambda cell: tensor_text(trace, cell), decode_tokens)
 
 
 def spread_of(rows: Sequence[Row]) -> Spread | None:
-    """Return the distribution of calls over rows."""
+    """Return the distribution of calls over rows; None if there are no calls."""
     return spread({f"{row.route} {row.about}".strip(): row.calls for row in rows})
 
 
 def cell_work(trace: Trace, cell: Cell) -> Work:
-    """Return the work of one call of a cell."""
+    """Return the work of one call in a cell."""
     return work_of(trace.name, dict(_pairs(trace, cell)))
 
 

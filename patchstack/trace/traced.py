@@ -1,4 +1,4 @@
-"""Read logs from files, directories or standard input, check them, and give verdicts."""
+"""Read logs from files, directories or standard input, check them, and return verdicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMPRESSED = {b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A log that was read.
+    """A log that was read. `size` is the number of bytes that were read.
 
     `changed` describes how the log changed while it was read. It is empty if the log did not change.
     """
@@ -39,10 +39,10 @@ class Source:
 def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[Source, ...]]:
     """Read several logs as one log.
 
-    A file is read up to the size that it has when it is opened, so that reading a growing file ends.
+    A file is read up to the size that it has when it is opened, because reading a growing file might not end.
 
-    Raises `MissingError` for a log that does not exist or a directory without files. Raises `UsageError` for a path
-    that cannot be a log, such as a device.
+    Raises `MissingError` if a log does not exist or cannot be read, or if a directory contains no files. Raises
+    `UsageError` if a path cannot be a log (for example a device), or if a log is compressed or given twice.
     """
     reader = Reader()
     sources = []
@@ -56,14 +56,14 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
 def files_of(paths: Sequence[str]) -> list[str]:
     """Return the files for the given paths.
 
-    A directory is replaced by all files below it, without hidden files and links.
+    A directory is replaced by all files below it. Hidden files, hidden directories and symbolic links are skipped.
     """
     files: list[str] = []
     for path in paths:
         if path != STDIN and Path(path).is_dir():
             found = sorted(_below(path))
             if not found:
-                raise TraceUnreadable(f"{path} has no files", hint="name the directory that holds the logs")
+                raise TraceUnreadable(f"{path} contains no files", hint="name a directory that contains logs")
             files += found
         else:
             files.append(path)
@@ -71,7 +71,7 @@ def files_of(paths: Sequence[str]) -> list[str]:
     for name in files:
         real = name if name == STDIN else os.path.realpath(name)
         if real in seen:
-            raise BadPath(f"{name} is given twice", hint="its records would be counted twice")
+            raise BadPath(f"{name} is given twice", hint="name each log once: its records would be counted twice")
         seen[real] = name
     return files
 
@@ -104,7 +104,7 @@ def _read_file(reader: Reader, name: str, progress: Task) -> Source:
         file = Path(name).open("rb")  # noqa: SIM115  (closed below)
     except FileNotFoundError as error:
         raise TraceUnreadable(
-            f"{name} does not exist", hint="name a log, a directory of logs, or - for stdin"
+            f"{name} does not exist", hint="name a log, a directory that contains logs, or - for standard input"
         ) from error
     except OSError as error:
         raise TraceUnreadable(f"{name} cannot be read: {error.strerror}") from error
@@ -113,15 +113,18 @@ def _read_file(reader: Reader, name: str, progress: Task) -> Source:
         if stat.S_ISFIFO(about.st_mode):
             return Source(name=name, size=_read_to(reader, file, None, progress, name))
         if not stat.S_ISREG(about.st_mode):
-            raise BadPath(f"{name} is not a regular file", hint="name a log, a directory of logs, or - for stdin")
+            raise BadPath(
+                f"{name} is not a regular file",
+                hint="name a log, a directory that contains logs, or - for standard input",
+            )
         _refuse_compressed(name, file)
         size = _read_to(reader, file, about.st_size, progress, name)
         now = os.fstat(file.fileno()).st_size
     changed = ""
     if now > about.st_size:
-        changed = f"it grew while it was read: {now - about.st_size:,} bytes more are not counted"
+        changed = f"the log grew while it was read: {now - about.st_size:,} new bytes are not counted"
     elif size < about.st_size:
-        changed = f"it shrank while it was read: {about.st_size - size:,} bytes are missing"
+        changed = f"the log shrank while it was read: {about.st_size - size:,} bytes are missing"
     return Source(name=name, size=size, changed=changed)
 
 
@@ -130,7 +133,7 @@ def _refuse_compressed(name: str, file: IO[bytes]) -> None:
     file.seek(0)
     for magic, program in _COMPRESSED.items():
         if head.startswith(magic):
-            raise TraceRefused(f"{name} is compressed", hint=f"{program} {name} | patchstack trace read -")
+            raise TraceRefused(f"{name} is compressed", hint=f"run '{program} {name} | patchstack trace read -'")
 
 
 def _read_to(reader: Reader, file: IO[bytes], end: int | None, progress: Task, name: str) -> int:
@@ -153,8 +156,8 @@ _OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
 def verdict_of_finding(finding: LogCheck) -> Verdict:
     """Return the verdict of a check.
 
-    PASS means that the check holds, and FAIL that the log contradicts itself. INVALID means that the log does not show
-    enough to decide.
+    PASS means that the check holds. FAIL means that the log contradicts itself. INVALID means that the log does not
+    contain enough information to decide.
     """
     return _OF[finding.holds]
 
@@ -162,23 +165,23 @@ def verdict_of_finding(finding: LogCheck) -> Verdict:
 def verdict_of_answer(answer: Answer) -> Verdict:
     """Return the verdict of an expectation.
 
-    PASS means that the log shows what was expected, and FAIL that it shows the opposite. INVALID means that it shows
+    PASS means that the log shows what was expected. FAIL means that it shows the opposite. INVALID means that it shows
     neither.
     """
     return _OF[answer.holds]
 
 
 def usable(findings: Sequence[LogCheck]) -> bool:
-    """Return whether every figure of the log may be used.
-
-    This requires that the log has no contradictions.
-    """
+    """Return whether every figure of the log may be used, because the log has no contradictions."""
     return not any(one.holds is False for one in findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A log with its checks and answers. A call with at most `decode_tokens` tokens counts as decode."""
+    """A log with its figures, its checks, and the answers to expectations.
+
+    A call with at most `decode_tokens` tokens counts as decode.
+    """
 
     sources: tuple[Source, ...]
     reading: Reading
@@ -189,7 +192,7 @@ class Traced:
 
     @property
     def name(self) -> str:
-        """The name of the log for users, or the number of logs if there are several."""
+        """The name of the log, or the number of logs if there are several."""
         return self.sources[0].name if len(self.sources) == 1 else f"{len(self.sources)} logs"
 
     def contradicts(self, trace: Trace) -> bool:
@@ -200,10 +203,10 @@ class Traced:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts of reading.
+        """The verdicts of `trace read`.
 
-        If there are expectations, these are their verdicts. Otherwise, the verdict is INVALID if a figure must not be
-        used.
+        If there are expectations, each has a verdict. Otherwise there is one verdict: PASS if all figures may be used,
+        else INVALID.
         """
         if self.answers:
             return tuple(verdict_of_answer(one) for one in self.answers)
@@ -211,17 +214,17 @@ class Traced:
 
     @property
     def verdict(self) -> Verdict:
-        """The combined verdict of reading."""
+        """The combined verdict of `trace read`."""
         return overall(self.verdicts)
 
     @property
     def checks_verdict(self) -> Verdict:
-        """The combined verdict of checking."""
+        """The combined verdict of `trace check`."""
         return overall(self.checked)
 
     @property
     def checked(self) -> tuple[Verdict, ...]:
-        """The verdicts of checking, one for each check. There are none if there is nothing to check."""
+        """The verdicts of `trace check`, one for each check. Empty if there is nothing to check."""
         return tuple(verdict_of_finding(one) for one in self.findings)
 
 
@@ -249,8 +252,8 @@ def read_traced(
 ) -> Traced:
     """Read several logs as one log.
 
-    Raises `MissingError` for a log that does not exist or in which no line is recognized. Raises `UsageError` for a
-    path that cannot be a log, or for an expectation that matches several traces.
+    Raises the same errors as `read_logs`. Raises `MissingError` also if no line is recognized, and `UsageError` also if
+    an expectation matches several traces.
     """
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
@@ -258,7 +261,7 @@ def read_traced(
         lines = f"{reading.lines:,} line{'' if reading.lines == 1 else 's'}"
         raise TraceUnreadable(
             f"no known record or llama.cpp line in {names} ({lines})",
-            hint="traces go to standard error: set a switch such as LLAMA_LAYOUT_TRACE=1000000, and add 2> LOG",
+            hint="set a switch such as LLAMA_LAYOUT_TRACE=1000000, and redirect standard error with 2> LOG",
         )
     found = findings(reading)
     return Traced(

@@ -87,7 +87,7 @@ def test_the_same_shapes_less_often_are_told_from_other_shapes() -> None:
 
 def test_different_workloads_are_refused_with_what_differs() -> None:
     found = compare(log(("mmq", 16, 9)), log(("mmq", 16, 9), tokens=48))
-    with pytest.raises(UsageError, match=r"a\.log and b\.log are not of the same workload") as caught:
+    with pytest.raises(UsageError, match=r"a\.log and b\.log have different workloads") as caught:
         require_same_workload(found, ("a.log", "b.log"))
     assert caught.value.problems == ("prompt eval tokens: 24 and 48",)
     assert "--anyway" in str(caught.value.hint)
@@ -109,5 +109,5 @@ def test_logs_that_say_nothing_of_their_workload_are_not_the_same() -> None:
 
 
 def test_logs_without_a_trace_in_common_are_refused() -> None:
-    with pytest.raises(UsageError, match="share no trace of routes or shapes"):
+    with pytest.raises(UsageError, match="have no common trace of routes or shapes"):
         compare(log(("mmq", 16, 9)), read(GTRACE))

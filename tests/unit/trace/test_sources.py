@@ -42,7 +42,7 @@ def test_a_directory_stands_for_the_files_below_it(tmp_path: Path) -> None:
 
 def test_a_directory_without_files_is_missing_something(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(MissingError, match="has no files"):
+    with pytest.raises(MissingError, match="contains no files"):
         files_of([str(tmp_path)])
 
 
@@ -79,7 +79,7 @@ def test_a_log_that_grows_is_read_to_where_it_was(tmp_path: Path, monkeypatch: p
     trace = reading.trace("LLAMA_MOE_MMQ_SHAPE")
     assert trace is not None and trace.records == 100
     assert source.size == size
-    assert source.changed == f"it grew while it was read: {path.stat().st_size - size:,} bytes more are not counted"
+    assert source.changed == f"the log grew while it was read: {path.stat().st_size - size:,} new bytes are not counted"
 
 
 def test_a_log_that_shrinks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_log_that_shrinks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Reader, "feed", feed_and_shrink)
     _, (source,) = read_logs([str(path)], NO_STDIN)
-    assert source.changed.startswith("it shrank while it was read: ")
+    assert source.changed.startswith("the log shrank while it was read: ")
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_compressed_log_is_not_taken_for_an_empty_one(magic: bytes, program: s
     path.write_bytes(magic + b"\x00" * 50)
     with pytest.raises(UsageError, match="is compressed") as caught:
         read_logs([str(tmp_path)], NO_STDIN)
-    assert caught.value.hint == f"{program} {path} | patchstack trace read -"
+    assert caught.value.hint == f"run '{program} {path} | patchstack trace read -'"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
