@@ -1,1 +1,1 @@
-"""Show results as text for people and as documents for programs. This package decides nothing."""
+"""Show results as text for people and as documents for programs. This package does not compute results."""

@@ -22,9 +22,9 @@ from patchstack.verdict import Verdict
 def edited_line(text: PatchText, path: str, diff: str) -> int:
     """Return the line at which a patch differs from its fork commit.
 
-    `diff` is the diff from the series' file to the fork's file. The result is the first added line that the fork lacks.
-    If there is no such line, the result is the line after which the fork has an extra line, or else the line where the
-    file's diff starts.
+    `diff` is the diff from the series' file to the fork's file. The result is the first line that the patch adds and
+    the fork lacks. If there is none, it is the line after which the fork has an extra line. Otherwise it is the line
+    where the diff of the file starts, or the subject if the patch does not change the file.
     """
     wanted = path.encode("utf-8", "replace")
     file = next((one for one in text.files if wanted in (one.old, one.new)), None)
@@ -47,24 +47,24 @@ def edited_line(text: PatchText, path: str, diff: str) -> int:
 
 
 def added_line(text: PatchText, path: str) -> int:
-    """Return the line at which a patch begins to change a file."""
+    """Return the line at which the diff of a file starts in a patch, or the subject if the patch has no such diff."""
     wanted = path.encode("utf-8", "replace")
     return next((one.number for one in text.files if wanted in (one.old, one.new)), text.subject_line)
 
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Lint rules whose findings are errors. Findings of other rules are warnings."""
-_NAMED = 10  # maximum number of annotations for fork commits without a patch; after a failing patch, all may be such
+_NAMED = 10  # maximum number of commits or places that an annotation lists
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """The locations of files.
+    """The locations of patch files in a checkout.
 
-    Annotations are relative to `root`, the repository's root. `directories` maps the name of each series to its
-    directory.
+    `root` is the root of the repository. Annotations use paths relative to it. `directories` maps the name of each
+    series to its directory.
     """
 
     root: Path
@@ -73,8 +73,8 @@ class Checkout:
     def file(self, series: str, name: str) -> str | None:
         """Return the path of a file relative to the root.
 
-        The name is relative to the series' directory if that directory has the file. Return None if the file is not
-        below the root.
+        `name` is relative to the series' directory if that directory contains the file, and to the current directory
+        otherwise. Return None if the file is not below the root.
         """
         directory = self.directories.get(series)
         path = directory / name if directory is not None and os.path.lexists(directory / name) else Path(name)
@@ -82,7 +82,7 @@ class Checkout:
         return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
     def text(self, series: str, name: str) -> PatchText:
-        """Return a parsed patch file of a series. Return an empty string if the file cannot be read."""
+        """Parse a patch file of a series. If the file cannot be read, return the result for an empty file."""
         directory = self.directories.get(series)
         try:
             return read_text((directory / name).read_bytes() if directory is not None else b"")
@@ -149,7 +149,7 @@ def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
         message = "\n".join(["fork commits without a patch:", *without[:_NAMED], *more])
         yield Annotation(level=Level.ERROR, title=f"{series}: unmirrored", message=message)
     if document.holds is not True and not told:
-        message = document.first_problem or "there is nothing to compare it with"
+        message = document.first_problem or "there is nothing to compare the series with"
         yield Annotation(level=Level.ERROR, title=f"{series}: does not hold", message=message)
     yield from _checks(series, document.checks or (), ground)
     for warning in document.warnings:
@@ -159,7 +159,7 @@ def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
 def _checks(series: str, checks: Iterable[CheckEntry], ground: Checkout) -> Iterator[Annotation]:
     """Yield an annotation on the definition of each check that does not hold.
 
-    It lists the places in the tree that violate the check.
+    The annotation lists the places in the tree that violate the check.
     """
     for one in checks:
         if one.verdict == Verdict.PASS:

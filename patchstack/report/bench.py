@@ -14,7 +14,7 @@ from patchstack.report.text import code, counted, printable, table
 from patchstack.stats.noise import noise_of
 
 TITLES = ("row", "A", "B", "B/A", "interval", "shows")
-"""The columns of the table of rows."""
+"""The titles of the columns that `row_cells` returns."""
 _OPEN = "?"
 
 
@@ -46,7 +46,7 @@ def side_words(side: BenchSide) -> str:
 
 
 def row_cells(row: BenchRow) -> list[str]:
-    """Return the cells of a row."""
+    """Return the cells of one table row, in the order of `TITLES`."""
     name = row.name if row.primary else f"{row.name} (guard)"
     return [
         name,
@@ -59,7 +59,11 @@ def row_cells(row: BenchRow) -> list[str]:
 
 
 def outcome_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield the outcome, the estimated number of pairs for a decision, and whether the demand is met."""
+    """Yield the discarded pairs and the outcome of a comparison.
+
+    For an undecided comparison, the lines also estimate how many pairs are needed. If there is a demand, the last line
+    states whether it is met.
+    """
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"
@@ -78,7 +82,7 @@ def outcome_lines(document: BenchDocument) -> Iterator[str]:
 
 
 def noise_lines(document: BenchDocument) -> Iterator[str]:
-    """Yield lines on the machine's noise, from the comparison of a side with itself."""
+    """Yield lines that describe the machine's noise, measured by comparing a side with itself."""
     pairs = [pair for pair in document.pairs if not pair.thrown]
     coins = [1 if pair.second == "B" else -1 for pair in pairs]
     for row in document.rows if pairs else ():
@@ -102,7 +106,7 @@ def markdown(document: BenchDocument) -> str:
 
 
 def plan_lines(plan: Plan, expected: str) -> Iterator[str]:
-    """Yield the lines of a plan, before anything runs."""
+    """Yield the lines that describe a plan before it runs."""
     yield f"comparison {plan.comparison}, on {plan.machine}"
     yield f"  A          {_plan_side(plan.a.label, plan.a.env)}"
     yield f"  B          {_plan_side(plan.b.label, plan.b.env)}"
@@ -122,9 +126,9 @@ def plan_lines(plan: Plan, expected: str) -> Iterator[str]:
 
 
 def print_machine(document: BenchMachineDocument) -> None:
-    """Print the history of machines.
+    """Print the recorded speeds of machines.
 
-    First comes a table, then the time from which each slower machine is slower.
+    A table comes first. Then a line for each entry states whether the machine became slower, and since when.
     """
     rows = []
     for entry in document.entries:

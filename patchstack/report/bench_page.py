@@ -1,7 +1,7 @@
-"""Write a comparison as one HTML page.
+"""Create an HTML page that shows a comparison.
 
-The page contains tables, effects with intervals, the ratios over time with the results of the coin, and the reference
-runs.
+The page contains tables and plots. The plots show the effects with their intervals, the ratio of each pair over time,
+and the reference runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECOND = {"A": "A ran second", "B": "B ran second"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A table of the page."""
+    """A table of the page, with its title and the lines below it."""
 
     title: str
     table: Table
@@ -29,12 +29,12 @@ class _Section:
 
 
 def require_page() -> None:
-    """Raise `MissingError` if no page can be made. Call this before the work."""
+    """Raise `MissingError` if no page can be created. Call this before the comparison runs."""
     require_pages()
 
 
 def page_of(document: BenchDocument) -> str:
-    """Return the page.
+    """Return the page as HTML.
 
     If the package that draws plots is not installed, the page contains only tables and a note.
     """
@@ -45,15 +45,15 @@ def page_of(document: BenchDocument) -> str:
         sections=[_rows(document), _pairs(document)],
         plots=list(_plots(document)) if draws else [],
         notes=(
-            "The machine does not know the coin's result: only the order of the runs depends on it.",
-            "A side has no effect on the other side's run, such as heat.",
+            "The machine does not know the result of the coin: only the order of the runs depends on it.",
+            "The run of one side does not affect the run of the other side, for example by heating the machine.",
         ),
     )
 
 
 def _rows(document: BenchDocument) -> _Section:
     rows = [row_cells(row) for row in document.rows]
-    lines = ["B/A is positive if B is better. The interval has every effect that no look has excluded."]
+    lines = ["B/A is positive if B is better. The interval contains every effect that no pair has excluded."]
     return _Section(title="Rows", table=Table(titles=TITLES, rows=rows, styles={}), lines=lines)
 
 
@@ -119,7 +119,7 @@ def _forest(document: BenchDocument) -> Plot:
             },
         ],
     }
-    caption = "Estimate and interval of each row. The tick is the limit to pass: the margin, or a guard's."
+    caption = "The estimate and interval of each row. The tick is the row's margin: a gain, or a loss for a guard."
     return Plot(title="Effect", caption=caption, spec=spec)
 
 
@@ -154,7 +154,7 @@ def _over_time(document: BenchDocument) -> Plot:
     data = {"values": values}
     facet = {"row": {"field": "row", "type": "nominal", "title": None}}
     spec = {"data": data, "facet": facet, "spec": inner} if several else {"data": data, **inner}
-    return Plot(title="Pairs over time", caption="Each pair, with the side that ran second by its coin.", spec=spec)
+    return Plot(title="Pairs over time", caption="The ratio of each pair, and the side that ran second.", spec=spec)
 
 
 def _reference(document: BenchDocument) -> Plot:
@@ -175,4 +175,5 @@ def _reference(document: BenchDocument) -> Plot:
             "shape": {"field": "kind", "type": "nominal", "title": None},
         },
     }
-    return Plot(title="Reference over time", caption="The reference runs: changes of the machine.", spec=spec)
+    caption = "The speed of the reference runs, which shows changes of the machine."
+    return Plot(title="Reference over time", caption=caption, spec=spec)

@@ -8,7 +8,7 @@ from patchstack.workflow.bisect.bisect import Bisected, Ending
 
 
 def answer_lines(found: Bisected) -> Iterator[str]:
-    """Yield the result, and warnings if it may be unreliable."""
+    """Yield the result. Add a warning if the failure began more than once."""
     points, candidates = found.row.points, found.answer.candidates
     command = " ".join(found.command)
     runs = f"{len(found.tried)} of {len(points)} tried"
@@ -17,7 +17,7 @@ def answer_lines(found: Bisected) -> Iterator[str]:
             bad = points[candidates[0]]
             yield f"first bad: {bad.name} {bad.subject} ({runs}); {points[candidates[0] - 1].name} is good"
         case Ending.BETWEEN_SKIPS:
-            yield f"the first bad one is unknown ({runs}): all between were skipped. It is one of:"
+            yield f"the first bad point is unknown ({runs}), because points were skipped. It is one of:"
             yield from (f"  {points[place].name} {points[place].subject}" for place in candidates)
         case Ending.ALL_GOOD:
             yield f"{command} does not fail at {points[-1].name} ({points[-1].subject}): there is nothing to find"
@@ -26,10 +26,10 @@ def answer_lines(found: Bisected) -> Iterator[str]:
         case Ending.END_SKIPPED:
             end = points[candidates[0]]
             why = found.tried[-1].why or "the command exited 125"
-            yield f"{end.name} ({end.subject}) is an end and was skipped, so there is no search: {why}"
+            yield f"{end.name} ({end.subject}) is an end of the range and was skipped, so nothing was searched: {why}"
     if found.turns_back is not None:
         bad, good = (points[place] for place in found.turns_back)
         yield (
-            f"warning: {bad.name} is bad, but {good.name} after it is good: the failure began more than once, and this "
-            f"is one of the places"
+            f"warning: {bad.name} is bad, but {good.name} after it is good: the failure began more than once, and only "
+            f"one of these points was found"
         )

@@ -78,7 +78,7 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
 class BuildScreen:
     """Shows the progress of a build on standard error.
 
-    A terminal gets a bar with an estimate, anything else gets plain lines.
+    On a terminal, it shows a bar and an estimate of the remaining time. Otherwise it prints plain lines.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class BuildScreen:
         self._own = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._own.enter_context(printing())  # `build` shows the bar; `shell` needs the whole terminal
+        self._own.enter_context(printing())  # hide the status line: `build` shows a bar, `shell` uses the terminal
         if sys.stderr.isatty() and not quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -134,7 +134,7 @@ class BuildScreen:
             print(text, file=sys.stderr, flush=True)
 
     def output(self, chunk: bytes) -> None:
-        """Read the output of the commands. Only the progress in this output is shown."""
+        """Read command output, and show the progress that it reports. Other output is not shown."""
         elapsed = time.monotonic() - self._start
         for progress in self._reader.feed(chunk, elapsed):
             left = f"about {clock(progress.remaining)} left" if progress.remaining else ""
@@ -175,7 +175,7 @@ def print_build(found: BuildDocument, unproven: Collection[str] = ()) -> None:
 
 
 def rejection_lines(rejection: Rejection) -> Iterator[str]:
-    """Yield the reason why a source does not compile, and the patch or commit that added the line."""
+    """Yield why a source does not compile, and which patch or commit added the failing line."""
     place = f"{rejection.file}:{rejection.line}" if rejection.line else rejection.file
     yield f"  {place}: {rejection.message}" if place else f"  {rejection.message}"
     yield f"  {rejection.origin}"
@@ -186,7 +186,7 @@ def rejection_lines(rejection: Rejection) -> Iterator[str]:
 
 
 def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
-    """Print the builds for `--list`: a table, or one JSON document on each line."""
+    """Print the stored builds for `--list`, as a table or as one JSON document per line."""
     builds = tuple(builds)
     if json:
         for stored in builds:

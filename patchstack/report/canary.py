@@ -1,4 +1,4 @@
-"""Show `patchstack canary` as a table and as sentences."""
+"""Show the result of `patchstack canary` as a table and as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLES = {
 def canary_table(result: Canary) -> Table:
     """Return a table of all patches.
 
-    Its columns are number, subject, strict and three-way results, state, and the cause of the state.
+    The columns are the number, the subject, the strict and three-way results, the state, and the cause of the state.
     """
     titles = ["number", "subject", "strict", "threeway", "state", "because of"]
     return Table(
@@ -57,7 +57,7 @@ def _number(patch: CanaryPatch) -> str:
 
 
 def _because(result: Canary, patch: CanaryPatch) -> str:
-    """Return the patch or upstream commit that causes a state, in the shortest form."""
+    """Return the short name of the patch or upstream commit that causes a state."""
     if patch.like is not None and patch.state is State.LANDED:
         return patch.like.commit.label if patch.like.commit is not None else "the pin"
     if patch.caused_by is not None:
@@ -101,9 +101,9 @@ def canary_truth(result: Canary) -> str:
 def canary_explanation(result: Canary) -> Iterator[str]:
     """Yield what to do, in order.
 
-    First come the patches to repair, grouped by the upstream commit that breaks them. The group that frees the most
-    other patches is first. Then come the patches to drop, the patches to review and, with `--blame`, the first breaking
-    commits.
+    The patches to repair come first, grouped by the upstream commit that breaks them. The group whose repair frees the
+    most other patches is first. The patches to drop or to review come next. With `--blame`, the last lines name the
+    commits that break patches.
     """
     told: set[str] = set()
     for culprit in to_mend(result):
@@ -128,7 +128,10 @@ def canary_explanation(result: Canary) -> Iterator[str]:
 
 
 def _header(culprit: Culprit) -> str:
-    """Return the commit of a group, and the number of patches that a repair of the group frees."""
+    """Return the heading of a group of patches to repair.
+
+    It shows the number of patches, how many other patches their repair frees, and the upstream commit, if it is known.
+    """
     count = len(culprit.freed)
     frees = f", which frees {count} more" if count else ""
     what = f"mend {patch_count(len(culprit.roots))}{frees}"
@@ -184,7 +187,7 @@ def _blamed(result: Canary) -> Iterator[str]:
 
 
 def _together(broken: Broken) -> str:
-    """Return a phrase that names the earlier commits that are also needed to break a patch."""
+    """Return a phrase that names the earlier commits without which this commit does not break the patch."""
     if not broken.together:
         return ""
     return f" (only together with {', '.join(commit.label for commit in broken.together)}; neither breaks it alone)"

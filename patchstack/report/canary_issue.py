@@ -1,7 +1,4 @@
-"""Write the issue that describes how upstream affects the series.
-
-The issue consists of the title, the body, and whether it is open.
-"""
+"""Write the GitHub issue that describes how upstream affects the series."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ _UNTRIED = ("", "skipped", "success")
 class Issue:
     """An issue on GitHub.
 
-    `marker` is the first line of the body. A later run finds the issue by this marker. `open` is true if there is
-    anything to do.
+    `marker` is the first line of the body. A later run finds the issue by its marker. `open` is true if there is
+    something to do.
     """
 
     marker: str
@@ -43,25 +40,27 @@ class Issue:
 def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compiled: str = "") -> Issue:
     """Return the issue for the canary documents of all series, and for the builds.
 
-    The issue stays open if a series could not be examined, or if the build job did not succeed. `compiled` is the
-    result of that job.
+    The issue also stays open if a series could not be examined, or if the build job did not succeed. `run` is the URL
+    of the workflow run. `compiled` is the result of the build job.
 
-    Raises `UsageError` if there are no documents, or if the name cannot be used in a marker.
+    Raises `UsageError` if there are no canary documents, or if `name` cannot be used in a marker.
     """
     if not _NAME.match(name):
-        raise BadValue(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
+        raise BadValue(
+            f"{name!r} cannot be used to mark an issue", hint="use letters, digits, dots, dashes and underscores"
+        )
     found = [document for document in documents if _of_canary(document)]
     built = [document for document in documents if isinstance(document, BuildDocument)]
     if not found:
-        raise InputUnreadable("there are no canary documents to report", hint="patchstack canary --json > FILE")
+        raise InputUnreadable("there are no canary documents to report", hint="run 'patchstack canary --json > FILE'")
     failing = [document for document in found if not (isinstance(document, CanaryDocument) and _fine(document))]
     rejected = not all(one.built for one in built)
     broken = compiled not in _UNTRIED or rejected
     lines = [part(document) for document in (*found, *built)]
     if broken and not built:
-        lines.append([f"### build: the job ended with {references(compiled)}, without an answer"])
+        lines.append([f"### build: the job ended with {references(compiled)} and wrote no document"])
     if _URL.match(run):
-        lines.append([f"Reported by [this run]({run}). A person moves the pin with `patchstack sync`."])
+        lines.append([f"Reported by [this run]({run}). To move the pin, run `patchstack sync`."])
     marker = f"<!-- patchstack-canary: {name} -->"
     return Issue(
         marker=marker,
@@ -103,9 +102,9 @@ def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> 
 
 
 def _named(documents: Sequence[_Canary]) -> str:
-    """Return the series' names for a title.
+    """Return the series' names for a title, or their number if there are more than three.
 
-    GitHub does not read titles as Markdown, and names have no special characters.
+    Special characters are replaced. Markdown needs no escaping, because GitHub shows titles as plain text.
     """
     names = [re.sub(r"[^A-Za-z0-9._-]", "?", one.series) for one in documents]
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} series"

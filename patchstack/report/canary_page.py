@@ -1,6 +1,6 @@
-"""Write canary's result as one HTML page without scripts.
+"""Write the result of `patchstack canary` as one HTML page without scripts.
 
-The page shows what to do first, and a picture of every patch over time.
+The page contains a picture of every patch over time, a list of what to do, and a table of all patches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLOURS = {
     Fit.FAILS: "#cf4f4a",
     Fit.AT_PIN: "#8a6cd0",
 }
-_ROWS = 150  # maximum number of patches in a picture; if there are more, patches that apply at every commit are omitted
+_ROWS = 150  # if a series has more patches, the picture omits those that apply at every commit
 _MOST = 400
 _WIDTH, _ROW = 900, 14
 _TICKS = 8
@@ -32,7 +32,8 @@ _SUBJECT = 48  # maximum length of a subject in its row
 def write_page(result: Canary, path: Path) -> None:
     """Write the page.
 
-    Raises `MissingError` without the group `[plots]`, and `UsageError` if the file cannot be written.
+    Raises `MissingError` if the optional group `[plots]` is not installed, and `UsageError` if the file cannot be
+    written.
     """
     try:
         replace_file(path, page_of(result).encode())
@@ -41,7 +42,7 @@ def write_page(result: Canary, path: Path) -> None:
 
 
 def page_of(result: Canary) -> str:
-    """Return the page. Every value is escaped. The picture is drawn here and contains no script."""
+    """Return the page as HTML. Every value is escaped. The picture is an SVG image without scripts."""
     require_plots()
     require_pages()
     title = f"{result.series} on upstream {result.range.ref}"
@@ -60,9 +61,10 @@ def page_of(result: Canary) -> str:
 
 
 def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
-    """Return the picture: a row for each patch, and a step in the row for each commit.
+    """Return the Vega-Lite specification of the picture.
 
-    The colour shows whether the patch applies at the commit.
+    Each patch has a row, and each upstream commit is a step on the horizontal axis. The colour shows how the patch
+    applies at the commit.
     """
     rows = {patch: f"{_label(result.patches[patch])}" for patch in patches}
     values = [
@@ -112,9 +114,9 @@ def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
 
 
 def _shown(result: Canary) -> tuple[list[int], int]:
-    """Return the patches of the picture, and the number of omitted patches.
+    """Return the indices of the patches in the picture, and the number of omitted patches.
 
-    In a long series, patches that apply at every commit are omitted.
+    If the series is long, the patches that apply at every commit are omitted.
     """
     every = list(range(len(result.patches)))
     if len(every) <= _ROWS:
@@ -141,10 +143,11 @@ def _told(result: Canary, span: Span) -> str:
 
 
 def _caption(result: Canary, left_out: int) -> str:
-    told = "A row is a patch, in the order of the series; earlier patches that fail are skipped. "
+    told = "Each row is a patch, in series order. Each patch is tested without the earlier patches that fail. "
     told += "Point at a row to see the upstream commit at which its state began."
     if left_out:
-        told += f" {counted(left_out, 'patch', 'patches')} not shown: they apply everywhere, or are beyond {_MOST}."
+        told += f" Not shown: {counted(left_out, 'patch', 'patches')}. Patches that apply at every commit are omitted, "
+        told += f"and at most {_MOST} patches are shown."
     if result.blamed is None:
-        told += " patchstack canary --blame names the commit that broke each."
+        told += " Run 'patchstack canary --blame' to find the commit that breaks each patch."
     return told

@@ -16,7 +16,7 @@ VERDICT_STYLES = {"PASS": "green", "FAIL": "red", "INVALID": "yellow"}
 
 
 def checks_table(rows: Sequence[CheckRow]) -> Table:
-    """Return a table of every check: name, patch, kind, verdict and reason."""
+    """Return a table with the name, patch, kind, verdict and reason of each check."""
     return Table(
         titles=("check", "patch", "kind", "verdict", "reason"),
         rows=[(row.check.name, row.check.of, row.check.kind, row.verdict.value, row.found.reason) for row in rows],
@@ -50,7 +50,7 @@ def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
             continue
         yield f"{row.check.name}: {row.verdict}{f': {row.check.what}' if row.check.what else ''}"
         if one.at_pin is Verdict.FAIL:
-            yield "    it already fails at the pin: see patchstack verify --checks"
+            yield "    the check already fails at the pin: run 'patchstack verify --checks'"
         if one.first_fails is not None:
             yield f"    fails first on {_commit(one.first_fails)}"
         lines = [f"    {_change(change)}" for change in one.changes]
@@ -58,10 +58,7 @@ def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
 
 
 def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
-    """Yield the patches that can be dropped according to their checks.
-
-    Also yields the patches whose check could not be judged.
-    """
+    """Yield the patches that can be dropped according to their checks, and the patches whose check is INVALID."""
     for one in drops:
         when = f": {one.when}" if one.when else ""
         if one.can_go:
@@ -71,7 +68,7 @@ def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
 
 
 def parked_lines(parked: Sequence[ParkedAhead]) -> Iterator[str]:
-    """Yield the parked patches, and whether each would apply."""
+    """Yield the parked patches, and whether each of them would apply to the newer upstream."""
     for one in parked:
         yield f"{one.file} is parked ({one.reason}): it {one.still}"
 

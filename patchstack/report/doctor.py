@@ -19,9 +19,9 @@ def doctor_table(checkup: Checkup) -> Table:
 
 
 def advice_lines(checkup: Checkup) -> Iterator[str]:
-    """Yield how to install what is missing, required things first.
+    """Yield how to install each missing tool, required tools first.
 
-    The last line states what already works.
+    The last line states whether `verify` can run, and where builds can run.
     """
     for state in (State.MISSING, State.OPTIONAL):
         for check in checkup.checks:

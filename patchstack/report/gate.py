@@ -1,4 +1,4 @@
-"""Show gates on a screen, as documents, and in files for other tools: TSV, Markdown, JUnit XML."""
+"""Show gates on a screen and in files for other tools: TSV, Markdown and JUnit XML."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ORDER = (Origin.RECALLED, Origin.RECORDED, Origin.OBSERVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One gate of a suite and its result.
+    """A gate of a suite, and its result.
 
-    `phase` is the name of the suite, `check` the name of the gate.
+    `phase` is the name of the suite, and `check` is the name of the gate.
     """
 
     phase: str
@@ -36,7 +36,7 @@ class Checked:
 
 
 def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
-    """Yield the lines of one gate."""
+    """Yield the lines that describe the judgement of one gate."""
     yield paint_words(printable(f"{judgement.verdict}  {kind}: {judgement.reason}"), sys.stdout)
     if judgement.expected:
         yield printable(f"  expected  {judgement.expected}")
@@ -50,7 +50,7 @@ def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
 
 
 def gate_line(name: str, judgement: Judgement, seconds: float) -> str:
-    """Return the line of one finished gate of a suite, with its time."""
+    """Return the line for a finished gate of a suite. `seconds` is the wall time."""
     source = judgement.source
     told = f"  {source.words}" if source is not None else ""
     return f"{judgement.verdict:<7}  {name}  {clock(seconds)}{told}"
@@ -68,8 +68,8 @@ def source_counts(checks: Iterable[Checked]) -> dict[Origin, int]:
 def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str:
     """Return the last line of a suite.
 
-    It contains the verdict, the number of gates, the origins of their observations and, if known, the wall time in
-    seconds.
+    The line contains the verdict, the number of gates and the origins of their observations. It also contains the wall
+    time if `seconds` is given.
     """
     line = verdict_line(f"{checks[0].phase}: {counted(len(checks), 'gate')}", [one.judgement.verdict for one in checks])
     counts = source_counts(checks)
@@ -98,14 +98,14 @@ def print_checks(checks: Sequence[Checked], seconds: float | None = None) -> Non
 
 
 def print_judgement_table(table: JudgementTable) -> None:
-    """Print the table of measurements that a kind of gate provides."""
+    """Print the table of measurements in a gate's judgement."""
     gives = dict.fromkeys(table.titles[table.folding :], Give.WORDS)
     rows = [list(row) for row in table.rows]
     print_table(Table(titles=table.titles, rows=rows, styles=VERDICTS, gives=gives))
 
 
 def tsv(checks: Iterable[Checked]) -> str:
-    """Return `gate_summary.tsv`.
+    """Return the content of `gate_summary.tsv`.
 
     The first line contains the column names. Each gate has one line. Tabs and line breaks in values become spaces.
     """

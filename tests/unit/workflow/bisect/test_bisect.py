@@ -70,7 +70,7 @@ def test_every_tree_is_the_one_git_has(fork: Fork, run_cli: RunCli, tmp_path_fac
     [
         ("true", 1, "true does not fail at 0008 (Change 8 of a kernel): there is nothing to find"),
         ("false", 1, "false fails at the pin (Add the kernel) already: no later point is the cause"),
-        ("sh -c 'exit 125'", 4, "0008 (Change 8 of a kernel) is an end and was skipped"),
+        ("sh -c 'exit 125'", 4, "0008 (Change 8 of a kernel) is an end of the range and was skipped"),
         ("sh -c 'exit 127'", 1, "fails at the pin"),
         (f"sh -c '{BAD_FROM_5} || exit 124'", 0, "first bad: 0005"),
     ],
@@ -95,7 +95,7 @@ def test_where_all_between_was_skipped_none_is_named(fork: Fork, run_cli: RunCli
     ran = run_cli("bisect", *fork.sources, "--run", f"sh -c '{script}'")
     assert ran.code == 4
     lines = ran.stdout.splitlines()
-    assert lines[0] == "the first bad one is unknown (7 of 9 tried): all between were skipped. It is one of:"
+    assert lines[0] == "the first bad point is unknown (7 of 9 tried), because points were skipped. It is one of:"
     assert [line.split()[0] for line in lines[1:]] == ["0003", "0004", "0005", "0006"]
 
 
@@ -148,9 +148,8 @@ def test_a_program_is_found_from_here_or_in_the_tree(fork: Fork, run_cli: RunCli
     assert "first bad: 0005" in run_cli("bisect", *fork.sources, "--run", "./check.sh").stdout
     assert "there is nothing to find" in run_cli("bisect", *fork.sources, "--run", "tools/run.sh").stdout
     ran = run_cli("bisect", *fork.sources, "--run", "./nowhere.sh")
-    assert (
-        ran.code == 4 and "is an end and was skipped, so there is no search: the tree has no ./nowhere.sh" in ran.stdout
-    )
+    assert ran.code == 4
+    assert "is an end of the range and was skipped, so nothing was searched: the tree has no ./nowhere.sh" in ran.stdout
     ran = run_cli("bisect", *fork.sources, "--run", "no-such-program")
     assert ran.code == 2 and "error: there is no program no-such-program" in ran.stderr
     for bad, told in (("", "--run CMD is missing"), ("'", "No closing quotation")):
