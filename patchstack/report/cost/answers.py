@@ -116,7 +116,7 @@ def _step_part(number: int, step: AgentStep) -> CostStep:
 def _about(
     subject: Subject, machine: Machine | None = None, *, floors: bool = False, steps: bool = False
 ) -> CostDocument:
-    """Return the parts common to all documents: the model, the machine, the options and the assumptions."""
+    """Return a document with the parts that all documents have: model, machine, options and assumptions."""
     told = parts.assumptions(subject, floors=floors, steps=steps)
     if machine is not None and (mixed := mixed_origins(machine.figures)):
         told += (f"The machine has {mixed}.",)
@@ -129,10 +129,9 @@ def _about(
 
 
 def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: str | None) -> CostDocument:
-    """Return the document with the elasticities of results.
+    """Add the elasticities of results to a document, and the results over the range `varied`.
 
-    With `varied`, the results over that range are added too. Raises `UsageError` if `varied` is not a range of an
-    input.
+    If `varied` is None, return the document unchanged. Raises `UsageError` if `varied` is not a range of an input.
     """
     if varied is None:
         return document
@@ -144,7 +143,7 @@ def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: 
 
 
 def weights_answer(subject: Subject, tokens: int, varied: str | None = None) -> CostDocument:
-    """Return the bytes by group, for a step of `tokens` tokens."""
+    """Return the bytes of each group of weights, for a step of `tokens` tokens."""
     drafting = subject.options.self_drafting
     step = StepSize(tokens=tokens, routing=subject.routing, drafting=drafting)
     rows = weigh(subject.placed, step)
@@ -161,9 +160,9 @@ def _weights_result(subject: Subject, tokens: int) -> Result:
 def decode_answer(
     subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], varied: str | None = None
 ) -> CostDocument:
-    """Return the lower bounds of decode time for each number of streams and each context length."""
+    """Return the lower bound for the decode time, for each number of streams and each context length."""
     if min(streams) < 1:
-        raise BadValue("--streams: at least 1 sequence")
+        raise BadValue("--streams must be at least 1")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     found = replace(
         _about(subject, machine, floors=True),
@@ -178,7 +177,7 @@ def decode_answer(
 def prefill_answer(
     subject: Subject, machine: Machine, prompt: int, before: int, varied: str | None = None
 ) -> CostDocument:
-    """Return the lower bound of time for each ubatch of a prompt."""
+    """Return the lower bound for the time of each ubatch of a prompt."""
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     floors = prefill_floors(work, prompt, bandwidth, machine.peak_values, before=before)
     found = replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
@@ -189,7 +188,7 @@ def prefill_answer(
         lacking = sorted({name for one in floors for name in one.lacking})
         raise CostUnknown(
             f"the floor is unknown: the machine file has no peak for {', '.join(lacking)}",
-            hint="name a machine file that has them ('patchstack cost machines' lists what is known)",
+            hint="use a machine file that contains these peaks ('patchstack cost machines' lists the known figures)",
         )
     return with_sensitivity(found, [result], varied)
 
@@ -218,7 +217,7 @@ def memory_answer(
 
 
 def _loaded(subject: Subject, layout: Layout) -> list[Loaded]:
-    """Return the model, and the draft model or None."""
+    """Return the model and, if there is one, the draft model."""
     own = Loaded(layout=layout, options=subject.options, weights=subject.model.tensor_bytes)
     return [own, *([subject.draft.memory] if subject.draft is not None else [])]
 
@@ -266,11 +265,11 @@ def _all(*documents: CostDocument) -> tuple[str, ...]:
 
 
 _PROMPT = 2048
-"""The prompt length of a report in tokens."""
+"""The prompt length that a report assumes, in tokens."""
 
 
 def _report_state(subject: Subject, machine: Machine) -> CostState | None:
-    """Return the recurrent state. Return None if it has no memory lengths: `cost ssm` explains why."""
+    """Return the recurrent state, or None if it has no memory lengths. `patchstack cost ssm` reports the reason."""
     try:
         return state_answer(subject, machine, (0.0, None), 1).state
     except (MissingError, UsageError):  # no recurrent layers, or no usable decay values
@@ -287,7 +286,10 @@ def state_answer(
     streams: int,
     varied: str | None = None,
 ) -> CostDocument:
-    """Return the memory lengths, the split at a threshold or share, and the sweep."""
+    """Return the memory lengths, the split at a threshold or share, and a sweep of thresholds.
+
+    `wanted` contains the threshold in tokens and the share. The share is used if the threshold is None.
+    """
     layout = subject.workload().layout
     memories = memory_lengths(subject.model, layout)
     threshold, share = wanted
@@ -311,12 +313,15 @@ def compare_answer(
 ) -> tuple[CostDocument, Exit]:
     """Return measured times divided by their lower bounds, and the exit status.
 
-    `options` describe the command line of the measured run.
+    `runs` are files of measured times, and `given` are measured times in the form GROUP=TIME@STREAMS. `options` are
+    options of the measured run that its file does not record.
     """
     from patchstack.report.cost.runs import read_runs
 
     if not runs and not given:
-        raise InputUnreadable("nothing to compare", hint="name files of rows, or --part GROUP=TIME@STREAMS")
+        raise InputUnreadable(
+            "no measured times are given", hint="name files of measured times, or use --part GROUP=TIME@STREAMS"
+        )
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     found = [compare_part(work, one, bandwidth) for one in given]
     told: list[str] = []
@@ -325,7 +330,7 @@ def compare_answer(
         found += compare(work, read.rows, bandwidth, machine.peak_values)
         told += read.assumptions
     if not found:
-        raise CostUnknown("no row has a measured time", hint="a row of zero tokens or zero seconds has no floor")
+        raise CostUnknown("no row has a measured time", hint="rows with 0 tokens or 0 seconds have no floor")
     about = _about(subject, machine, floors=True)
     answer = replace(about, assumptions=(*about.assumptions, *told), compared=parts.compared_parts(found))
     return answer, exit_code([one.verdict for one in found if one.floor is not None])

@@ -1,6 +1,6 @@
 """Build the parts of a `patchstack.cost/1` document.
 
-Tables and pages are made from this document, so all forms agree.
+Tables and pages are made from this document, so they show the same values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from patchstack.workflow.cost import Fitted, Subject
 
 
 def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> CostModel:
-    """Return a model. Its memory is included if it is known."""
+    """Return a model. If its architecture is known, include the layers and the bytes of KV and state."""
     part = CostModel(
         path=str(model.path),
         name=model.name,
@@ -92,7 +92,7 @@ def machine_part(machine: Machine) -> CostMachine:
 
 
 def options_part(options: ServerOptions) -> CostOptions:
-    """Return a server's command line as patchstack understood it."""
+    """Return the options that were parsed from a server's command line."""
     return CostOptions(
         context_tokens=options.context,
         slots=options.slots,
@@ -136,14 +136,17 @@ def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: 
 
 
 def _mean_distinct(routing: Routing, tokens: float) -> float:
-    """Return the expected number of distinct experts: the mean over the layers that an imatrix counted."""
+    """Return the expected number of distinct experts in a layer.
+
+    If there is an imatrix, this is the mean over the layers that it counted.
+    """
     if not routing.shares:
         return routing.distinct(tokens)
     return math.fsum(routing.distinct(tokens, block) for block in routing.shares) / len(routing.shares)
 
 
 def decode_part(floor: DecodeFloor) -> CostDecode:
-    """Return the lower bound of the time of a decode step."""
+    """Return the lower bound for the time of a decode step."""
     return CostDecode(
         streams=floor.streams,
         context_tokens=floor.length,
@@ -155,7 +158,7 @@ def decode_part(floor: DecodeFloor) -> CostDecode:
 
 
 def prefill_part(floor: PrefillFloor) -> CostPrefill:
-    """Return the lower bound of the time of a ubatch."""
+    """Return the lower bound for the time of a ubatch."""
     return CostPrefill(
         before_tokens=floor.before,
         tokens=floor.tokens,
@@ -229,7 +232,7 @@ def _compute_rows(fitted: Iterable[Fitted]) -> list[CostAllocation]:
 
 
 def elasticity_parts(found: Iterable[Elasticity]) -> tuple[CostElasticity, ...]:
-    """Return the elasticities in their order."""
+    """Return the elasticities in the given order."""
     return tuple(CostElasticity(result=one.result, input=one.name, elasticity=one.value) for one in found)
 
 
@@ -251,7 +254,7 @@ def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
 def state_part(
     memories: Sequence[LayerMemory], chosen: StateSplit, sweep: Iterable[StateSplit], streams: int
 ) -> CostState:
-    """Return the recurrent state with some heads in bf16."""
+    """Return the recurrent state: the memory lengths, the chosen split of heads, and the sweep of splits."""
     return CostState(
         streams=streams,
         chosen=_split_part(chosen),
@@ -298,8 +301,8 @@ def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
 
 
 ASSUMPTIONS = (
-    "Every byte is read from memory once a step; nothing is kept in the chip's caches from one step to the next.",
-    "Activations, launches and waiting are not counted: real times are always above a floor.",
+    "Every byte is read from memory once in each step. Nothing remains in the chip's caches for the next step.",
+    "Activations, launches and waiting are not counted, so real times are always above a floor.",
 )
 
 
@@ -309,20 +312,20 @@ def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ..
     if subject.routing.experts and (floors or steps):
         found.append(f"Experts are chosen by {subject.routing.source}, independently for each token.")
     if subject.options.unknown:
-        found.append(f"Options that were not understood, and not counted: {', '.join(subject.options.unknown)}.")
+        found.append(f"These options were not understood and are not counted: {', '.join(subject.options.unknown)}.")
     if subject.options.draft_tokens and floors:
         drafted = counted(subject.options.draft_tokens, "token")
         found.append(
-            f"A decode step is one round of speculation: {drafted} drafted for each stream, and all of them accepted. "
-            "Tokens a second are fewer if fewer are accepted."
+            f"A decode step is one round of speculation: {drafted} drafted for each stream, and all accepted. If fewer "
+            "are accepted, there are fewer tokens per second."
         )
     if subject.draft is not None and floors:
         found.append(
-            f"The draft model {subject.options.draft_model} runs a step for each drafted token, and one for the whole "
-            "batch. Its pass over the prompt is not part of prefill."
+            f"The draft model {subject.options.draft_model} runs a step for each drafted token, and one step for the "
+            "whole batch. Its pass over the prompt is not counted in prefill."
         )
     if (subject.draft or subject.options.self_drafting) and not floors and not steps:
-        found.append("A checkpoint also holds the draft context's cache of its sequence, which is not counted.")
+        found.append("A checkpoint also contains its sequence's cache in the draft context, which is not counted.")
     if not subject.options.context and not steps:
-        found.append("The context is the one that the model was trained for; the server may fit it to the free memory.")
+        found.append("The context is the model's training context. The server may reduce it to fit the free memory.")
     return tuple(found)

@@ -1,4 +1,7 @@
-"""Write a cost document as one HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
+"""Write a cost document as one HTML page without scripts.
+
+The page contains tables, and plots that are drawn from Vega-Lite specifications.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def _memory(document: CostDocument) -> Plot:
     ]
     return Plot(
         title="Memory by kind",
-        caption="GiB. Compute buffers are included only if llama-fit-params reported them; host memory is the maximum.",
+        caption="Compute buffers are included only if llama-fit-params reported them. Host memory is a maximum.",
         spec=_bars(rows, "GiB", "", "kind", ["device", "host"], many=2),
     )
 
@@ -79,7 +82,7 @@ def _decode(document: CostDocument) -> Plot:
         ]
     return Plot(
         title="Floor of a decode step by group",
-        caption=f"Milliseconds at {bandwidth / 1e9:,.5g} GB/s: the bytes of each group over the bandwidth of memory.",
+        caption=f"Milliseconds: the bytes of each group divided by the memory bandwidth, {bandwidth / 1e9:,.5g} GB/s.",
         spec=_bars(rows, "ms a step", "streams × tokens each", "kind", names, many=len(names)),
     )
 
@@ -126,7 +129,7 @@ def _heads(document: CostDocument) -> Plot:
     ]
     return Plot(
         title="Memory length of each head",
-        caption="τ in tokens, at α = 0, on a logarithmic axis. KL divergence, not τ, decides which heads may be bf16.",
+        caption="τ in tokens, at α = 0, on a logarithmic axis. KL divergence, not τ, decides which heads use bf16.",
         spec={
             "width": 560,
             "height": 260,
@@ -149,7 +152,8 @@ def _heads(document: CostDocument) -> Plot:
 def write_page(document: CostDocument, path: Path) -> None:
     """Write the page.
 
-    Raises `MissingError` without the group `[plots]`, and `UsageError` if the file cannot be written.
+    Raises `MissingError` if the optional group `[plots]` is not installed, and `UsageError` if the file cannot be
+    written.
     """
     try:
         replace_file(path, page_of(document).encode())
@@ -158,10 +162,10 @@ def write_page(document: CostDocument, path: Path) -> None:
 
 
 def page_of(document: CostDocument) -> str:
-    """Return the page. Every value is escaped; pictures are drawn here and have no script."""
+    """Return the page as HTML. Every value is escaped. The plots are SVG images without scripts."""
     name = document.model.name if document.model is not None else "a model"
     return render_page(
-        title=f"Least costs of {name}",
+        title=f"Minimum costs of {name}",
         about=list(about_lines(document)),
         sections=list(sections_of(document)),
         plots=list(plots_of(document)),

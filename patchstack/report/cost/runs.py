@@ -19,18 +19,18 @@ from patchstack.cost.server_options import ServerOptions, read_options
 from patchstack.report.cost import serve_runs
 from patchstack.report.documents.bench import BenchDocument
 
-_HINT = "rows of llama-batched-bench (--output-format jsonl), or what 'patchstack bench' prints with --json"
+_HINT = "use rows of llama-batched-bench (--output-format jsonl), or the output of 'patchstack bench' with --json"
 _OWN = frozenset(
     ["-npp", "-ntg", "-npl", "--output-format", "-fit", "-lv", "-p", "-n", "-r", "-o", "-d", "--n-depth", "-pg"]
 )
-"""Options with a value that choose what is measured, not how the model is run."""
-_LINE = 64 << 20  # bytes; a bench document with a thousand pairs has a few million
+"""Options with a value that select what is measured, not how the model is run."""
+_LINE = 64 << 20  # maximum length of a line, in bytes; a bench document with 1000 pairs has a few million bytes
 _OWN_FLAGS = frozenset(("-pps", "--perf", "--progress"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """The measured times of a file, and their assumptions."""
+    """The measured times of a file, and the assumptions about them."""
 
     rows: tuple[Measured, ...]
     assumptions: tuple[str, ...] = ()
@@ -45,8 +45,8 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
 
     `given` are options of the run that the file does not record.
 
-    Raises `MissingError` if the file does not exist, or if no row in it has a lower bound. Raises `UsageError`, with
-    the line, for a row or a document that cannot be read.
+    Raises `MissingError` if the file does not exist, or if it contains no row with a lower bound. Raises `UsageError`
+    if a row or a document cannot be read. The error states the line.
     """
     rows: list[Measured] = []
     told: list[str] = []
@@ -60,16 +60,16 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
             rows += found.rows
             told += found.assumptions
         else:
-            raise CostRefused(f"{place}: a document {schema} has no times to compare", hint=_HINT)
+            raise CostRefused(f"{place}: a {schema} document has no times to compare", hint=_HINT)
     if not rows:
-        raise CostUnknown(f"{path} has no rows", hint=_HINT)
+        raise CostUnknown(f"{path} contains no rows", hint=_HINT)
     return Runs(rows=tuple(rows), assumptions=tuple(dict.fromkeys(told)))
 
 
 def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the JSON objects of a file, with their lines.
+    """Yield the JSON objects of a file, each with its line number.
 
-    The file contains either one object that spans several lines, or objects on single lines.
+    The file contains either one object that spans several lines, or several objects, one per line.
     """
     try:
         if path.exists() and not path.is_file():
@@ -85,7 +85,7 @@ def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
                     yield number, line
                 number, line = number + 1, file.readline(_LINE)
     except FileNotFoundError as error:
-        raise CostUnknown(f"{path} does not exist") from error
+        raise CostUnknown(f"{path} does not exist", hint=_HINT) from error
     except OSError as error:
         raise InputUnreadable(f"{path} cannot be read: {error.strerror}") from error
 
@@ -94,19 +94,19 @@ def _schema(line: bytes) -> str | None:
     try:
         return msgspec.json.decode(line, type=_Head).schema
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None  # the reader of rows reports this error
+        return None  # read_row reports this error
 
 
 def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
     try:
         document = msgspec.json.decode(line, type=BenchDocument)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InputUnreadable(f"{place}: not a document {BenchDocument.schema()}: {error}") from error
+        raise InputUnreadable(f"{place}: not a {BenchDocument.schema()} document: {error}") from error
     reader = _PROGRAMS.get(document.program)
     if reader is None:
         raise CostUnknown(
             f"{place}: the workload {document.workload!r} runs {document.program}, whose figures have no floor",
-            hint="floors are known of llama-batched-bench and llama-bench",
+            hint="use a workload of llama-batched-bench or llama-bench",
         )
     options = replace(_options(document.args, given), draft_tokens=0, speculation=(), draft_model="")
     shapes = reader(document.args, place)
@@ -116,16 +116,18 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
         for side, speed in (("A", row.a), ("B", row.b)):
             if shape is not None and (row.unit, row.better) == ("t/s", "higher") and speed is not None:
                 if not speed > 0:
-                    raise CostRefused(f"{place}: {row.name} of side {side} is {speed:g} t/s")
+                    raise CostRefused(f"{place}: the speed of {row.name} on side {side} is not above 0: {speed:g} t/s")
                 rows.append(_timed(shape, f"{name} {side}", speed, options))
     if not rows:
-        raise CostUnknown(f"{place}: the comparison has no row with a floor", hint=f"{document.counted} pairs count")
+        raise CostUnknown(
+            f"{place}: the comparison has no row with a floor", hint=f"number of counted pairs: {document.counted}"
+        )
     told = [f"Speeds of {name} are medians of {document.counted} pairs; a single run may be faster."]
     digest = next((sha256 for sha256 in document.models.values() if sha256), None)
     if digest is not None:
-        told.append(f"{name} measured the model with sha256 {digest[:12]}; MODEL is taken to be that one.")
+        told.append(f"{name} measured the model with sha256 {digest[:12]}. MODEL is assumed to be the same model.")
     if options.unknown:
-        told.append(f"Options of {name} that were not understood: {', '.join(options.unknown)}.")
+        told.append(f"These options of {name} were not understood: {', '.join(options.unknown)}.")
     return Runs(rows=tuple(rows), assumptions=tuple(told))
 
 
@@ -133,7 +135,7 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
 class _Shape:
     """The workload of a row.
 
-    If `generated` is 0, the row measures the prompts of all sequences. Otherwise it measures the decode steps after the
+    If `generated` is 0, the row measures the prefill of all prompts. Otherwise it measures the decode steps after the
     prompts.
     """
 
@@ -179,7 +181,7 @@ def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
-    """Return the tests of a llama-bench run, by name.
+    """Return the shapes of a llama-bench run, by test name.
 
     Each test has one sequence. The option `-d` sets the number of tokens in the context before the test.
     """
@@ -191,19 +193,19 @@ def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
-    """Return the numbers in the last occurrence of an option."""
+    """Return the numbers that the last occurrence of an option sets."""
     text = next((value for name, value in reversed(list(itertools.pairwise(args))) if name == option), "")
     try:
         found = tuple(int(one) for one in text.split(","))
     except ValueError as error:
         raise CostRefused(f"{place}: {option} {text[:40]!r} is not a list of whole numbers") from error
     if not all(0 <= one <= 1 << 20 for one in found) or len(found) > 1000:
-        raise InputUnreadable(f"{place}: {option} {text[:40]!r}: out of range")
+        raise InputUnreadable(f"{place}: {option} {text[:40]!r} is out of range")
     return found
 
 
 def _options(args: Sequence[str], given: Sequence[str]) -> ServerOptions:
-    """Return the options of the run: the given options, followed by the options of the document."""
+    """Return the options of the run: first the given options, then the options in the document."""
     kept: list[str] = []
     words = iter(args)
     for word in words:
@@ -224,7 +226,7 @@ def _serve(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
     if times.cached:
         told.append(f"{name}: {times.cached:,} prompt tokens were cached, so its first tokens have no floor.")
     elif times.cached is None:
-        told.append(f"{name}: it is not known how many prompt tokens were cached, so its first tokens have no floor.")
+        told.append(f"{name}: the number of cached prompt tokens is unknown, so its first tokens have no floor.")
     return Runs(rows=rows, assumptions=tuple(told))
 
 

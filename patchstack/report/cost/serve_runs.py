@@ -19,7 +19,7 @@ SCHEMA = "patchstack.serve/1"
 class Steady(msgspec.Struct, frozen=True):
     """The rate while all streams decode, in tokens per second.
 
-    `problem` is the reason why the rate is not usable.
+    `problem` is the reason why the rate must not be used. It is empty if the rate is valid.
     """
 
     tps: float | None
@@ -27,7 +27,7 @@ class Steady(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answered request; times in seconds."""
+    """An answered request. Times are in seconds."""
 
     sent: float
     first: float
@@ -71,7 +71,7 @@ def read_times(line: bytes, place: str) -> ServeTimes:
     try:
         found = msgspec.json.decode(line, type=ServeTimes)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InputUnreadable(f"{place}: not a document {SCHEMA}: {error}") from error
+        raise InputUnreadable(f"{place}: not a {SCHEMA} document: {error}") from error
     if not found.valid:
         raise CostUnknown(
             f"{place}: the run is INVALID: {'; '.join(found.problems)[:200]}", hint="run 'patchstack bench serve' again"
@@ -84,8 +84,8 @@ def read_times(line: bytes, place: str) -> ServeTimes:
 def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> Iterator[Measured]:
     """Yield the times that have a lower bound.
 
-    Each is compared with the least possible work: the shortest prompt, all drafted tokens accepted and, for the fastest
-    request, no other stream.
+    Each time is meant to be compared with the least possible work: the shortest prompt, all drafted tokens accepted
+    and, for the fastest request, no other stream.
     """
     prompts = [one.prompt for one in found.answers if one.prompt]
     streams = max((one.decoding for one in found.load), default=0) or found.concurrency
@@ -128,9 +128,9 @@ def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> It
 
 
 def _one_by_one(one: Answer) -> bool:
-    """Return whether each chunk had one token.
+    """Return whether the decode time of a request can be computed, because each chunk has one token.
 
-    If not, the time between the first and the last chunk does not cover all tokens.
+    Otherwise, the time between the first and the last chunk does not include all tokens.
     """
     return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
 

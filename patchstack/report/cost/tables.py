@@ -1,4 +1,7 @@
-"""Show a cost document as tables and lines on a terminal. The unit of a figure is in its cell or in the title."""
+"""Show a cost document as tables and lines on a terminal.
+
+The unit of a figure is shown in its cell or in the column title.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def print_document(document: CostDocument) -> None:
         for line in section.lines:
             print(printable(line))
     if document.assumptions:
-        print("\ntaken for granted\n")
+        print("\nassumptions\n")
         for line in document.assumptions:
             print(printable(f"- {line}"))
 
@@ -108,7 +111,7 @@ _STYLES = {"PASS": "green", "INVALID": "yellow"}
 
 
 def size(count: float | None) -> str:
-    """Return bytes in binary units: `62.81 MiB`."""
+    """Return bytes as text in binary units, for example `62.81 MiB`."""
     if count is None:
         return "not counted"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -118,7 +121,7 @@ def size(count: float | None) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """Return bytes in decimal units, as bandwidths are given: `19.75 GB`."""
+    """Return bytes as text in decimal units, which bandwidths use too, for example `19.75 GB`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:,.2f} {unit}"
@@ -126,7 +129,7 @@ def gigabytes(count: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return a duration: `72.4 ms`, `3.21 s`."""
+    """Return a duration as text, for example `72.4 ms` or `12.3 s`."""
     if milliseconds is None:
         return "unknown"
     if milliseconds >= 1e4:
@@ -137,12 +140,12 @@ def duration(milliseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share: `57.0%`."""
+    """Return a share as a percentage, for example `57.0%`."""
     return "unknown" if share is None else f"{100 * share:,.1f}%"
 
 
 def model_lines(model: CostModel) -> Iterator[str]:
-    """Yield lines about a model."""
+    """Yield lines that describe a model."""
     files = f", {model.files} files" if model.files > 1 else ""
     told = f"{counted(model.tensors, 'tensor')}, {gigabytes(model.tensor_bytes)}{files}"
     yield f"model    {model.name} ({model.architecture}): {told}"
@@ -203,7 +206,7 @@ def weights_lines(weights: CostWeights) -> Iterator[str]:
 
 
 def decode_table(rows: Sequence[CostDecode]) -> Table:
-    """Return a table with a row for each number of streams and context length. Columns show the parts of the step."""
+    """Return a table with a row for each number of streams and context length."""
     table = []
     for one in rows:
         kept = {part.group: part.bytes for part in one.parts}
@@ -253,7 +256,7 @@ def _allocated(count: int | None, detail: str) -> str:
 
 
 def memory_lines(memory: CostMemory) -> Iterator[str]:
-    """Yield lines about the server's context, and about what fits into memory."""
+    """Yield lines that describe the server's context, and the largest context and number of slots that fit."""
     each = f", {memory.stream_tokens:,} for each of {memory.streams} streams" if memory.streams > 1 else ""
     yield f"context  {memory.context_tokens:,} tokens{each}"
     if memory.fit is not None:
@@ -321,9 +324,9 @@ def compared_table(rows: Sequence[CostCompared]) -> Table:
 
 
 def sensitivity_table(found: Sequence[CostElasticity]) -> Table:
-    """Return the elasticities of each result, largest first.
+    """Return a table with the elasticities of each result, in the given order.
 
-    Elasticities that would be shown as 0 are only in the document.
+    Elasticities that would be shown as 0 are omitted.
     """
     several = len({one.result for one in found}) > 1
     rows = [
@@ -356,7 +359,7 @@ def variation_table(found: Sequence[CostVariation]) -> Table:
 def _input(name: str, value: float) -> str:
     """Return the value of an input as text.
 
-    Rates of the machine have a unit; tokens and thresholds are plain numbers.
+    Rates of the machine have a unit. Tokens and thresholds do not.
     """
     if name == "bandwidth":
         return f"{value / 1e9:,.4g} GB/s"
@@ -399,7 +402,7 @@ def _blame(message: int | None, role: str, change: str, lost: int | None) -> str
 
 
 def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
-    """Yield the total cost of the steps, and its growth."""
+    """Yield the total cost of the steps, its growth, the unit, and gaps in the log."""
     told = f"{prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}"
     yield f"sum      {told}, {prefix.cached_tokens:,} cached, {prefix.processed_tokens:,} processed"
     yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"
@@ -421,5 +424,5 @@ def ways_table(prefix: CostPrefix) -> Table:
         ]
         for one in prefix.ways
     ]
-    titles = ("way", "processed", "of now", "prefill", "KV, checkpoints", "taken for granted")
-    return Table(titles=titles, rows=rows, styles={}, gives={"way": Give.FOLD, "taken for granted": Give.FOLD})
+    titles = ("way", "processed", "of now", "prefill", "KV, checkpoints", "assumption")
+    return Table(titles=titles, rows=rows, styles={}, gives={"way": Give.FOLD, "assumption": Give.FOLD})

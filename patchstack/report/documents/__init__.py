@@ -1,1 +1,1 @@
-"""The types of the JSON documents that commands print with `--json`, and their reader."""
+"""Define and read the JSON documents that commands print with `--json`."""

@@ -1,4 +1,4 @@
-"""`patchstack.accept/1`: the results of candidates."""
+"""`patchstack.accept/1`: the result of accepting candidates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patchstack.workflow.candidate.acceptance import Accepted
 
 
 class StepEntry(Part, frozen=True, kw_only=True):
-    """One requirement and its result. `evidence` is the basis of the result."""
+    """A requirement and its result. `evidence` is the basis of the result."""
 
     name: str
     verdict: Verdict
@@ -19,9 +19,10 @@ class StepEntry(Part, frozen=True, kw_only=True):
 
 
 class AcceptDocument(Document, frozen=True, kw_only=True, tag="patchstack.accept/1"):
-    """The results of candidates.
+    """The result of accepting candidates.
 
-    `commits` are full ids. The id of the decision is null if the candidate was not accepted.
+    `commits` contains full commit ids. `decision` is the id of the decision, or null if the candidates were not
+    accepted.
     """
 
     series: str
@@ -32,7 +33,7 @@ class AcceptDocument(Document, frozen=True, kw_only=True, tag="patchstack.accept
 
 
 def accept_document(done: Accepted) -> AcceptDocument:
-    """Return the document of an acceptance."""
+    """Convert an acceptance to its JSON document."""
     return AcceptDocument(
         series=done.series,
         commits=done.commits,

@@ -9,7 +9,7 @@ from patchstack.series.mirror.apply_to_directory import Materialized
 
 
 class ApplyDocument(Document, frozen=True, kw_only=True, tag="patchstack.apply/1"):
-    """What applying a series wrote or, with `check`, would write.
+    """The files that a series changed in a directory, or would change if `check` is true.
 
     Paths are relative to the directory.
     """
@@ -25,7 +25,7 @@ class ApplyDocument(Document, frozen=True, kw_only=True, tag="patchstack.apply/1
 
 
 def apply_document(series: str, directory: Path, done: Materialized, *, check: bool) -> ApplyDocument:
-    """Return the document of a series that was applied to a directory."""
+    """Convert the result of applying a series to its JSON document."""
     return ApplyDocument(
         series=series,
         directory=str(directory),

@@ -1,4 +1,4 @@
-"""`patchstack.bench/1`: a comparison of two sides; `patchstack.bench-machine/1`: the history of machines."""
+"""Define the documents of comparisons (`patchstack.bench/1`) and machine histories (`patchstack.bench-machine/1`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from patchstack.workflow.bench import Progress
 class BenchSide(Part, frozen=True, kw_only=True):
     """One side of a comparison.
 
-    It contains a description, the key of its build (null for programs of a directory), the sha256 of its programs, and
-    its environment variables.
+    `label` describes the side. `key` is the key of its build, or null if the programs come from a directory. `programs`
+    is the sha256 of the programs. `env` contains environment variables.
     """
 
     label: str
@@ -30,8 +30,9 @@ class BenchSide(Part, frozen=True, kw_only=True):
 class BenchRow(Part, frozen=True, kw_only=True):
     """A row of a comparison.
 
-    `margin`, `guard_margin`, `estimate`, `low` and `high` are B / A - 1, as fractions, and positive if B is better.
-    `low` and `high` are null if no bound has been shown yet. `estimate` and both bounds are null if no pair counts.
+    `margin`, `guard_margin`, `estimate`, `low` and `high` are values of B / A - 1, as fractions. They are positive if B
+    is better. `low` and `high` are null if no bound has been shown yet. `estimate` and both bounds are null if no pair
+    counts.
 
     `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` contains the
     largest e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs,
@@ -70,9 +71,9 @@ class BenchReference(Part, frozen=True, kw_only=True):
 class BenchPair(Part, frozen=True, kw_only=True):
     """A pair of runs.
 
-    `second` is the side that ran second, as decided by the coin. `thrown` is the reason why the pair does not count; it
-    is empty if the pair counts. `ratios` contains B / A for each row, above 1 if B is better. `keys` are the keys of
-    the observations, by slot.
+    `second` is the side that ran second, which the coin decided. `thrown` is the reason why the pair does not count; it
+    is empty if the pair counts. `ratios` contains B / A for each row; a value above 1 means that B is better. `keys`
+    contains the keys of the observations, by slot.
     """
 
     number: int
@@ -88,7 +89,8 @@ class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1
     """A comparison of two sides.
 
     `outcome` is `keep`, `reject`, `no difference seen`, `INVALID`, or `undecided` while more pairs may run. `decided`
-    is the number of pairs until the outcome. `unplanned` lists choices that were made after runs had been seen.
+    is the number of pairs after which the outcome was decided. `unplanned` describes choices that were made after
+    results had been seen.
     """
 
     comparison: str
@@ -119,7 +121,7 @@ class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1
 
 
 class MachineRun(Part, frozen=True, kw_only=True):
-    """A reference run in the history."""
+    """A reference run in the history of a machine. The measurements have the units of `BenchReference`."""
 
     at: str
     speed: float
@@ -132,9 +134,9 @@ class MachineRun(Part, frozen=True, kw_only=True):
 
 
 class MachineDrop(Part, frozen=True, kw_only=True):
-    """The point from which a machine is slower.
+    """The reference run since which a machine is slower.
 
-    It contains the time and the run, and the median speeds before and after.
+    `since` is the time of the run. `before` and `after` are the median speeds before and after this time.
     """
 
     since: str
@@ -147,7 +149,7 @@ class MachineDrop(Part, frozen=True, kw_only=True):
 class MachineEntry(Part, frozen=True, kw_only=True):
     """The runs of one reference workload on one machine, oldest first.
 
-    `drop` is null if the machine is not slower.
+    `drop` is null if the machine did not become slower.
     """
 
     machine: str
@@ -157,13 +159,13 @@ class MachineEntry(Part, frozen=True, kw_only=True):
 
 
 class BenchMachineDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench-machine/1"):
-    """The history of machines: the reference runs of each machine."""
+    """The history of machines: the reference runs on each machine."""
 
     entries: tuple[MachineEntry, ...]
 
 
 def bench_document(progress: Progress) -> BenchDocument:
-    """Return the document of a comparison."""
+    """Convert a comparison to its JSON document."""
     plan, judged = progress.plan, progress.judged
     return BenchDocument(
         comparison=plan.comparison,
@@ -197,7 +199,7 @@ def bench_document(progress: Progress) -> BenchDocument:
 def machine_document(
     runs: Mapping[tuple[str, str], Sequence[ReferenceRun]], drops: Mapping[tuple[str, str], Drop]
 ) -> BenchMachineDocument:
-    """Return the document of the histories by machine and workload."""
+    """Convert the histories of machines to their JSON document. The keys are (machine, reference workload)."""
     return BenchMachineDocument(
         entries=tuple(
             MachineEntry(

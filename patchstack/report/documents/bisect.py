@@ -20,9 +20,10 @@ class PointEntry(Part, frozen=True, kw_only=True):
 
 
 class TriedEntry(PointEntry, frozen=True, kw_only=True):
-    """A point at which the command ran.
+    """A point that was tried.
 
-    It contains the position, counted from 0, the exit code, and the wall time in seconds.
+    `place` is the position of the point, counted from 0. `code` is the exit code, or null if the command did not run.
+    `seconds` is the wall time. `why` is the reason for a result that the command did not decide.
     """
 
     place: int
@@ -36,8 +37,8 @@ class TriedEntry(PointEntry, frozen=True, kw_only=True):
 class BisectDocument(Document, frozen=True, kw_only=True, tag="patchstack.bisect/1"):
     """The result of a bisection.
 
-    `candidates` has several entries if points were skipped. `turns_back` is set if the command failed at a point and
-    succeeded at a later one; it contains both points.
+    `candidates` has several entries if points were skipped. If the command failed at a point and succeeded at a later
+    point, `turns_back` contains both points.
     """
 
     series: str
@@ -53,7 +54,7 @@ class BisectDocument(Document, frozen=True, kw_only=True, tag="patchstack.bisect
 
 
 def bisect_document(series: str, found: Bisected) -> BisectDocument:
-    """Return the document of a bisection."""
+    """Convert a bisection to its JSON document."""
     points = found.row.points
     turns_back = found.turns_back
     return BisectDocument(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UpstreamEntry(Part, frozen=True, kw_only=True):
-    """The examined upstream: its repository, the requested ref, and its commit."""
+    """The upstream that was examined: the repository, the requested ref, and the ref's commit and tree."""
 
     repository: str
     ref: str
@@ -29,9 +29,9 @@ class UpstreamEntry(Part, frozen=True, kw_only=True):
 
 
 class CommitEntry(Part, frozen=True, kw_only=True):
-    """A commit of upstream.
+    """An upstream commit.
 
-    `index` is its distance from the pin in commits. `pr` is the number of its pull request.
+    `index` is its distance from the pin, in commits. `pr` is the number of its pull request, or null if unknown.
     """
 
     index: int
@@ -43,7 +43,7 @@ class CommitEntry(Part, frozen=True, kw_only=True):
 
 
 class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
-    """A commit that is the first to break some patches. `patches` lists the files of these patches."""
+    """An upstream commit that is the first to break patches. `patches` lists the files of these patches."""
 
     patches: tuple[str, ...]
 
@@ -84,10 +84,11 @@ class RenamedEntry(Part, frozen=True, kw_only=True):
 
 
 class LikeEntry(Part, frozen=True, kw_only=True):
-    """A change of upstream that is similar to a patch.
+    """An upstream change that is similar to a patch.
 
-    It records how the change was found, the share of the patch that the change contains (0 to 1), and the commit (null
-    for the pin). If the patch has landed, it also contains the reason to drop the patch.
+    `how` describes how the change was found. `score` is the share of the patch that the change contains (0 to 1).
+    `commit` is null if the pin contains the change. `drop_why` is the reason to drop the patch, or null if the patch
+    has not landed.
     """
 
     how: str
@@ -97,10 +98,10 @@ class LikeEntry(Part, frozen=True, kw_only=True):
 
 
 class CanaryPatchEntry(Part, frozen=True, kw_only=True):
-    """A row of the table.
+    """A patch and its state on the newer upstream.
 
-    `line` is the line of the patch file that does not fit, from 1. `remains` are the hunks that upstream lacks, if the
-    patch has landed in part.
+    `line` is the number of the line in the patch file that does not apply, counted from 1. If only a part of the patch
+    has landed, `remains` lists the hunks that upstream lacks.
     """
 
     file: str
@@ -122,9 +123,9 @@ class CanaryPatchEntry(Part, frozen=True, kw_only=True):
 
 
 class FunctionEntry(Part, frozen=True, kw_only=True):
-    """A function of upstream.
+    """An upstream function.
 
-    It contains the commits that changed the function, and the patches that touch it.
+    `commits` is the number of upstream commits that changed the function. `patches` lists the patches that touch it.
     """
 
     name: str
@@ -133,10 +134,10 @@ class FunctionEntry(Part, frozen=True, kw_only=True):
 
 
 class FileEntry(Part, frozen=True, kw_only=True):
-    """A file of upstream.
+    """An upstream file that the series changes.
 
-    It contains the number of commits in each week and in all, and the patches that touch the file. The functions of the
-    file are listed if `known` is true.
+    `weeks` contains the number of upstream commits in each week, oldest week first. `commits` is the total number.
+    `patches` lists the patches that touch the file. `known` is false if the functions of the file are unknown.
     """
 
     path: str
@@ -150,7 +151,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class RiskEntry(Part, frozen=True, kw_only=True):
     """The risk of a patch.
 
-    It contains the probability (0 to 1) that upstream soon changes lines of the patch, and the main source of this
+    `risk` is the probability (0 to 1) that upstream soon changes lines of the patch. `where` is the main source of this
     risk.
     """
 
@@ -161,7 +162,7 @@ class RiskEntry(Part, frozen=True, kw_only=True):
 
 
 class ForecastEntry(Part, frozen=True, kw_only=True):
-    """The recent changes of upstream, and the forecast for the patches that follows from them."""
+    """The recent upstream changes, and a forecast for the patches that is based on these changes."""
 
     days: int
     until: str
@@ -172,9 +173,10 @@ class ForecastEntry(Part, frozen=True, kw_only=True):
 
 
 class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
-    """A site that is `new` or `lost` at the tip, and the commit that changed it.
+    """A site that is `new` or `lost` at the tip.
 
-    The commit is null if no search was made, or if the state of the site at the pin is the same.
+    `since` is the upstream commit that changed the site. It is null if no search was made, or if the site has the same
+    state at the pin.
     """
 
     change: str
@@ -182,10 +184,11 @@ class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
 
 
 class CheckAheadEntry(Part, frozen=True, kw_only=True):
-    """A check on the tree of the series at the tip.
+    """The result of a check on the series at the tip of upstream.
 
-    It contains the result there, the verdict at the pin, the first commit on which the check fails, and the sites that
-    changed. The commit is null if the check does not fail, or if no search was made.
+    `check` contains this result, and `at_pin` is the verdict at the pin. `first_fails` is the first upstream commit on
+    which the check fails. It is null if the check does not fail, or if no search was made. `changes` lists the sites
+    that changed.
     """
 
     check: CheckEntry
@@ -195,9 +198,10 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
 
 
 class DropEntry(Part, frozen=True, kw_only=True):
-    """A patch that names the check that decides when to drop the patch (`Drop-Check:`).
+    """A patch with a check that decides when to drop the patch (trailer `Drop-Check:`).
 
-    It contains the result of the check on upstream alone, and the text of `Drop-When:`.
+    `verdict` and `reason` are the result of the check on upstream without the series. `when` is the text of the trailer
+    `Drop-When:`.
     """
 
     file: str
@@ -209,7 +213,7 @@ class DropEntry(Part, frozen=True, kw_only=True):
 
 
 class ParkedEntry(Part, frozen=True, kw_only=True):
-    """A parked patch, the reason, and whether it would apply at the tip."""
+    """A parked patch. `reason` is why it is parked, and `still` is whether it would apply at the tip."""
 
     file: str
     number: int | None
@@ -219,11 +223,11 @@ class ParkedEntry(Part, frozen=True, kw_only=True):
 
 
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
-    """The result for a series on a newer upstream, `commits` after the pin.
+    """The state of a series on a newer upstream.
 
-    `blamed` is `strict` or `threeway`: how patches were applied in the search for the breaking commits. `blamed` is
-    null if no search was made. `mend` lists the groups of patches to repair. The group that frees the most patches is
-    first.
+    `commits` is the number of upstream commits after the pin. `blamed` states how patches were applied in the search
+    for the breaking commits: `strict` or `threeway`. It is null if no search was made. `mend` lists the groups of
+    patches to repair. The group that frees the most patches is first.
     """
 
     series: str
@@ -245,7 +249,7 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
-    """Return the document of a canary run and its forecast."""
+    """Convert the result of a canary run and its forecast to the JSON document."""
     range_ = result.range
     return CanaryDocument(
         series=result.series,
@@ -303,7 +307,7 @@ def _commit(commit: UpstreamCommit) -> CommitEntry:
 
 
 def drop_entry(drop: Drop) -> DropEntry:
-    """Return the entry of a patch and its `Drop-Check:` check."""
+    """Convert a patch and the result of its drop check to an entry."""
     return DropEntry(
         file=drop.file,
         number=drop.number,

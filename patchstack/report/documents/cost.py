@@ -1,6 +1,6 @@
-"""The document of `patchstack cost`: `patchstack.cost/1`.
+"""`patchstack.cost/1`: the document that `patchstack cost` prints.
 
-The names of the fields include the units.
+The names of the fields include their units.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from patchstack.document import Document, Part
 
 
 class CostFigure(Part, frozen=True, kw_only=True):
-    """A figure of the machine, and its text in the machine file.
+    """A figure of the machine.
 
-    The figure is in bytes, bytes per second or operations per second.
+    `value` is in bytes, bytes per second or operations per second. `text` is the figure as written in the machine file.
     """
 
     name: str
@@ -54,7 +54,7 @@ class CostModel(Part, frozen=True, kw_only=True):
 
 
 class CostOptions(Part, frozen=True, kw_only=True):
-    """The server's command line as patchstack understood it.
+    """The options that were parsed from the server's command line.
 
     `ignored` options do not affect the costs. `unknown` options were not understood.
     """
@@ -77,7 +77,7 @@ class CostOptions(Part, frozen=True, kw_only=True):
 
 
 class CostGroup(Part, frozen=True, kw_only=True):
-    """Tensors of one group and type."""
+    """The tensors of one group and type."""
 
     group: str
     type: str
@@ -87,7 +87,7 @@ class CostGroup(Part, frozen=True, kw_only=True):
 
 
 class CostWeights(Part, frozen=True, kw_only=True):
-    """Bytes of the weights by group and type.
+    """The bytes of the weights, by group and type.
 
     `step_bytes` is the number of bytes that a step of `step_tokens` tokens reads.
     """
@@ -103,14 +103,14 @@ class CostWeights(Part, frozen=True, kw_only=True):
 
 
 class CostBytes(Part, frozen=True, kw_only=True):
-    """Bytes that a step reads from one group."""
+    """The bytes of one group that a step reads or writes."""
 
     group: str
     bytes: float
 
 
 class CostDecode(Part, frozen=True, kw_only=True):
-    """The lower bound of the time of a decode step."""
+    """The lower bound for the time of a decode step."""
 
     streams: int
     context_tokens: int
@@ -131,14 +131,14 @@ class CostOutweigh(Part, frozen=True, kw_only=True):
 
 
 class CostOperations(Part, frozen=True, kw_only=True):
-    """Operations that are limited by one peak rate of the machine."""
+    """The operations that one peak rate of the machine limits."""
 
     peak: str
     operations: float
 
 
 class CostPrefill(Part, frozen=True, kw_only=True):
-    """The lower bound of the time of a ubatch.
+    """The lower bound for the time of a ubatch.
 
     `compute_milliseconds` and `milliseconds` are null if a peak rate is unknown.
     """
@@ -154,9 +154,9 @@ class CostPrefill(Part, frozen=True, kw_only=True):
 
 
 class CostAllocation(Part, frozen=True, kw_only=True):
-    """Bytes of one kind.
+    """Memory of one kind that a server allocates.
 
-    `place` is device or host. `bytes` is null if there is no limit, or if these bytes are not counted.
+    `place` is `device` or `host`. `bytes` is null if there is no limit, or if this kind is not counted.
     """
 
     kind: str
@@ -179,7 +179,7 @@ class CostFit(Part, frozen=True, kw_only=True):
 
 
 class CostMemory(Part, frozen=True, kw_only=True):
-    """What a server allocates."""
+    """The memory that a server allocates."""
 
     context_tokens: int
     stream_tokens: int
@@ -193,7 +193,7 @@ class CostMemory(Part, frozen=True, kw_only=True):
 
 
 class CostElasticity(Part, frozen=True, kw_only=True):
-    """The growth of a result in percent if an input grows by one percent."""
+    """The change of a result, in percent, if an input grows by one percent."""
 
     result: str
     input: str
@@ -203,7 +203,7 @@ class CostElasticity(Part, frozen=True, kw_only=True):
 class CostVariation(Part, frozen=True, kw_only=True):
     """A result at one value of an input.
 
-    The result is a time or a number of bytes; the other field is null. `value` is in bytes per second, operations per
+    The result is `milliseconds` or `bytes`; the other field is null. `value` is in bytes per second, operations per
     second, or tokens.
     """
 
@@ -216,9 +216,9 @@ class CostVariation(Part, frozen=True, kw_only=True):
 
 
 class CostHeads(Part, frozen=True, kw_only=True):
-    """The memory lengths of a layer's heads in tokens.
+    """The memory lengths of a layer's heads, in tokens.
 
-    A length is null if it is infinite. `f32` is true for each head that stays in f32.
+    An infinite length is null. `f32` is true for each head that keeps f32.
     """
 
     layer: int
@@ -227,10 +227,7 @@ class CostHeads(Part, frozen=True, kw_only=True):
 
 
 class CostSplit(Part, frozen=True, kw_only=True):
-    """The numbers of heads in f32 and bf16 at a threshold.
-
-    A threshold of null means infinity.
-    """
+    """The split of the heads into f32 and bf16 at a threshold. An infinite threshold is null."""
 
     threshold_tokens: float | None
     heads: int
@@ -242,7 +239,7 @@ class CostSplit(Part, frozen=True, kw_only=True):
 
 
 class CostState(Part, frozen=True, kw_only=True):
-    """The recurrent state with some heads in bf16, and the sweep over thresholds."""
+    """The recurrent state with some heads in bf16, and a sweep over thresholds."""
 
     streams: int
     chosen: CostSplit
@@ -265,10 +262,7 @@ class CostCompared(Part, frozen=True, kw_only=True):
 
 
 class CostStep(Part, frozen=True, kw_only=True):
-    """A step of an agent.
-
-    `measured` is true if the server reported the reused tokens. Times are null if the log contains none.
-    """
+    """A step of an agent. Times are null if the log does not contain them."""
 
     step: int
     conversation: int
@@ -302,7 +296,7 @@ class CostWay(Part, frozen=True, kw_only=True):
 class CostPrefix(Part, frozen=True, kw_only=True):
     """The steps of an agent.
 
-    `linear` and `quadratic` are the coefficients of the total in tokens, per step and per squared step.
+    After n steps, about `linear`·n + `quadratic`·n² tokens have been processed.
     """
 
     unit: str

@@ -15,7 +15,10 @@ from patchstack.evidence.ledger import Candidate, Decision
 
 
 class CandidateEntry(Part, frozen=True, kw_only=True):
-    """A fork commit with a decision: its tree, its patch-id, the files it changes, and its diff without context."""
+    """A fork commit of a decision.
+
+    `patch_id` is its patch-id. `files` lists the files that it changes. `diff` is its diff without context.
+    """
 
     commit: str
     tree: str
@@ -40,7 +43,7 @@ class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.d
 
 
 class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
-    """Switches of a commit that were accepted without a gate for them, and the reason given."""
+    """Switches of a commit that were accepted without a gate, and the reason."""
 
     commit: str
     switches: tuple[str, ...]
@@ -50,8 +53,8 @@ class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
 class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
     """A decision.
 
-    `evidence` is the basis of its verdicts. `supersedes` names the decisions on the same commits that this decision
-    replaces. `switches_unproven` lists the switches without a gate.
+    `evidence` is the basis of its verdicts. `supersedes` contains the ids of the decisions on the same commits that
+    this decision replaces. `switches_unproven` lists the switches that were accepted without a gate.
     """
 
     supersedes: tuple[str, ...]
@@ -59,7 +62,7 @@ class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patc
 
 
 def decision_document(decision: Decision) -> DecisionDocument | OldDecisionDocument:
-    """Return a decision with its id."""
+    """Convert a decision to its JSON document, in the format of the decision."""
     old = OldDecisionDocument(
         id=decision.id,
         outcome=str(decision.outcome),

@@ -7,9 +7,10 @@ from patchstack.machine.local.doctor import Checkup
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """One check: its finding, its purpose, and how to install what is missing.
+    """A check of this machine.
 
-    `details` maps names to the figures of the check.
+    `found` is the finding, and `use` is what the tool is needed for. `get` describes how to install the tool, or is
+    null. `details` contains single values, by name.
     """
 
     group: str
@@ -31,7 +32,7 @@ class DoctorDocument(Document, frozen=True, kw_only=True, tag="patchstack.doctor
 
 
 def doctor_document(checkup: Checkup) -> DoctorDocument:
-    """Return the document of a checkup."""
+    """Convert a checkup to its JSON document."""
     return DoctorDocument(
         verify=checkup.verify,
         builds=tuple(checkup.builds),

@@ -18,7 +18,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class ExportDocument(Document, frozen=True, kw_only=True, tag="patchstack.export/1"):
     """The mirror after an export.
 
-    It contains the files, the retired numbers, and the tree that the series produces.
+    `retired` contains the retired patch numbers. `tree` is the tree that the series produces.
     """
 
     series: str
@@ -31,7 +31,7 @@ class ExportDocument(Document, frozen=True, kw_only=True, tag="patchstack.export
 
 
 def export_document(plan: ExportPlan, *, dry_run: bool) -> ExportDocument:
-    """Return the document of an export."""
+    """Convert an export to its JSON document."""
     return ExportDocument(
         series=plan.series,
         directory=str(plan.directory),

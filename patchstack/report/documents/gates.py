@@ -1,6 +1,6 @@
 """`patchstack.gate/1` and `patchstack.gates/1`: the results of one gate and of a suite.
 
-This module also makes the predicate of an attestation.
+This module also creates the predicate of an attestation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from patchstack.verdict import Verdict
 class AttemptEntry(Part, frozen=True, kw_only=True):
     """One run of a program.
 
-    `what` is the purpose of the run, `key` the key of its observation, `code` the exit code, and `seconds` the wall
-    time. `source` is the origin of the observation: `observed` now, `recalled` from this machine's cache, or `recorded`
-    in evidence/. `made` is the time of the observation; it is empty for a new observation. `decision` is the decision
-    that names the observation. `complaint` is the reason why the run could not be judged, or null if it was judged.
+    `what` is the purpose of the run. `key` is the key of its observation. `code` is the exit code, and `seconds` is the
+    wall time. `source` is the origin of the observation: `observed` now, `recalled` from this machine's cache, or
+    `recorded` in evidence/. `made` is the time of the observation; it is empty for a new observation. `decision` is the
+    decision that names the observation. `complaint` is the reason why the run could not be judged, or null if it was
+    judged.
     """
 
     what: str
@@ -56,7 +57,7 @@ class GateEntry(Part, frozen=True, kw_only=True):
 
 
 class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1"):
-    """The judgement of one gate. `details` are the figures that belong to its kind."""
+    """The judgement of one gate. `details` contains figures that depend on the kind of the gate."""
 
     kind: str
     verdict: Verdict
@@ -83,7 +84,7 @@ class GatesDocument(Document, frozen=True, kw_only=True, tag="patchstack.gates/1
 
 
 def gate_document(kind: str, judgement: Judgement) -> GateDocument:
-    """Return the document of one gate."""
+    """Convert the judgement of a gate to its JSON document."""
     return GateDocument(
         kind=kind,
         verdict=judgement.verdict,
@@ -96,9 +97,9 @@ def gate_document(kind: str, judgement: Judgement) -> GateDocument:
 
 
 def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, build: str | None = None) -> GatesDocument:
-    """Return the document of a suite.
+    """Convert the results of a suite to their JSON document.
 
-    It contains the document of every gate, with the name of the gate.
+    The document contains the name and the document of every gate.
     """
     return GatesDocument(
         suite=suite,
@@ -111,22 +112,22 @@ def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, buil
 
 
 def read_gates_document(path: Path) -> GatesDocument:
-    """Read a document from disk.
+    """Read a `patchstack.gates/1` document from a file.
 
-    Raises `ConfigError` if it cannot be used, and `MissingError` if it does not exist.
+    Raises `ConfigError` if the file is not such a document, and `MissingError` if the file does not exist.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=GatesDocument)
     except OSError as error:
         raise NotReadable(
-            f"{path} cannot be read: {error.strerror}", hint="patchstack gate run --report DIR writes it"
+            f"{path} cannot be read: {error.strerror}", hint="run 'patchstack gate run --report DIR' to write it"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SuiteDamaged(f"{path} is damaged: {error}") from error
 
 
 def checks_of(document: GatesDocument) -> tuple[Checked, ...]:
-    """Return the gates of a document as they were judged."""
+    """Return the gates of a document with their judgements."""
     return tuple(
         Checked(
             phase=one.suite,
@@ -160,7 +161,7 @@ def _attempt(one: Attempt) -> AttemptEntry:
 
 
 def _tried(one: AttemptEntry) -> Attempt:
-    # Documents of older versions only report that an observation was recalled, not from where.
+    # Documents of older versions have `recalled` but no `source`.
     origin = Origin.RECALLED if one.recalled and one.source is Origin.OBSERVED else one.source
     return Attempt(
         what=one.what,
@@ -181,7 +182,7 @@ PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 
 
 def gate_predicate(document: GatesDocument) -> dict[str, Any]:
-    """Return the predicate of a `patchstack.gates/1` document.
+    """Return the attestation predicate for a `patchstack.gates/1` document.
 
     `result` is PASSED only if there is at least one gate and all gates are PASS. Gates that are INVALID are listed as
     warnings.

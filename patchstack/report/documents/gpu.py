@@ -1,4 +1,4 @@
-"""`patchstack.gpu/1`: a machine, whether its results can be trusted, and the holders of its GPU lock."""
+"""`patchstack.gpu/1`: a machine, the checks of the machine, and the holders of its GPU lock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GpuEntry(Part, frozen=True, kw_only=True):
 class HardwareEntry(Part, frozen=True, kw_only=True):
     """A machine.
 
-    `memory` is in bytes; null if unknown. Machines with the same `identity` give results that can be compared.
+    `memory` is in bytes, or null if unknown. Results from machines with the same `identity` can be compared.
     """
 
     host: str
@@ -67,7 +67,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 class PreflightEntry(Part, frozen=True, kw_only=True):
     """The results of all checks.
 
-    `verdict` is PASS or INVALID, never FAIL, because these checks are not about a build. `waited` is in seconds.
+    `verdict` is PASS or INVALID. It is never FAIL, because these checks do not judge a build. `waited` is in seconds.
     """
 
     verdict: str
@@ -90,7 +90,7 @@ class OwnerEntry(Part, frozen=True, kw_only=True):
 
 
 class HolderEntry(Part, frozen=True, kw_only=True):
-    """One place of the lock, and the owner that holds it."""
+    """One place of the lock, and the process that holds the lock there. `owner` is null if no owner is known."""
 
     place: str
     standing: str
@@ -108,7 +108,7 @@ class GpuDocument(Document, frozen=True, kw_only=True, tag="patchstack.gpu/1"):
 
 
 def gpu_document(machine: str, flight: Preflight, holders: Iterable[Holder]) -> GpuDocument:
-    """Return the document of a machine."""
+    """Convert the checks and the lock holders of a machine to the JSON document."""
     return GpuDocument(
         machine=machine,
         hardware=hardware_entry(flight.hardware),
@@ -118,7 +118,7 @@ def gpu_document(machine: str, flight: Preflight, holders: Iterable[Holder]) -> 
 
 
 def hardware_entry(machine: Hardware) -> HardwareEntry:
-    """Return a machine as a part of a document."""
+    """Convert a machine to a part of a document."""
     return HardwareEntry(
         host=machine.host,
         platform=machine.platform,
@@ -138,7 +138,7 @@ def hardware_entry(machine: Hardware) -> HardwareEntry:
 
 
 def preflight_entry(flight: Preflight) -> PreflightEntry:
-    """Return the checks of a machine as a part of a document."""
+    """Convert the checks of a machine to a part of a document."""
     return PreflightEntry(
         verdict=flight.verdict.value,
         reason=flight.reason,

@@ -1,7 +1,4 @@
-"""`patchstack.ledger-check/1`: the check of the ledger.
-
-It contains what the repository proves about the decisions, and what is wrong.
-"""
+"""`patchstack.ledger-check/1`: which decisions of the ledger the repository proves, and the problems found."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 class SignatureEntry(Part, frozen=True, kw_only=True):
     """A signature file.
 
-    It records whether an allowed signer made the signature, who signed, and why the signature does not count. The
-    reason is null if the signature counts.
+    `counts` is true if an allowed signer made the signature, and `by` is the signer. `problem` is the reason why the
+    signature does not count, or null if it counts.
     """
 
     file: str
@@ -45,9 +42,9 @@ class DecisionEntry(Part, frozen=True, kw_only=True):
 class LedgerCheckDocument(Document, frozen=True, kw_only=True, tag="patchstack.ledger-check/1"):
     """A check of the whole ledger.
 
-    `problems` are problems that do not belong to a single decision. `unnamed` lists the digests of records that no
-    decision names. `old_records` is the number of records of format 1. `undecided` are the patches that no decision
-    accepts. `signers` is the list of allowed signers that was used. `bytes` is the size of the ledger and the evidence.
+    `problems` lists problems that do not belong to a single decision. `unnamed` lists the digests of records that no
+    decision names. `old_records` is the number of records of format 1. `undecided` lists the patches that no decision
+    accepts. `signers` describes the source of the allowed signers. `bytes` is the size of the ledger and the evidence.
     """
 
     holds: bool
@@ -62,7 +59,7 @@ class LedgerCheckDocument(Document, frozen=True, kw_only=True, tag="patchstack.l
 
 
 def ledger_check_document(check: LedgerCheck) -> LedgerCheckDocument:
-    """Return the document of a check."""
+    """Convert a ledger check to its JSON document."""
     return LedgerCheckDocument(
         holds=check.holds,
         decisions=tuple(map(_entry, check.decisions)),

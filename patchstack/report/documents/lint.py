@@ -49,7 +49,7 @@ class WaivedEntry(FindingEntry, frozen=True, kw_only=True):
 class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1"):
     """The findings of lint in one series.
 
-    `clean` is true if every finding is waived. The checks of the series are judged separately.
+    `clean` is true if every finding is waived. It does not depend on the checks of the series.
     """
 
     series: str
@@ -63,14 +63,14 @@ class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1")
 
 
 class LintRules(Printed, frozen=True, kw_only=True):
-    """The rules of lint, without a series: the output of `patchstack lint --rules --json`."""
+    """The output of `patchstack lint --rules --json`: all lint rules, without a series."""
 
     rules: tuple[RuleEntry, ...]
     schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"
 
 
 def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[CheckRow] = ()) -> LintDocument:
-    """Return the document of the findings of lint."""
+    """Convert the findings of lint to their JSON document."""
     return LintDocument(
         series=result.series,
         base=CommitEntry(commit=result.base_commit),
@@ -84,7 +84,7 @@ def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[Ch
 
 
 def rule_entries(rules: Sequence[Rule]) -> tuple[RuleEntry, ...]:
-    """Return the rules as entries of a document."""
+    """Convert rules to entries of a document."""
     return tuple(RuleEntry(id=rule.id, reason=rule.reason) for rule in rules)
 
 

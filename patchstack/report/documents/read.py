@@ -15,13 +15,14 @@ from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.documents.lint import LintDocument
 from patchstack.report.documents.verify import VerifyDocument
 
-_HINT = "it reads what verify, lint, canary, build and gate run print with --json: one document a line"
+_HINT = "use the --json output of verify, lint, canary, build or gate run, which is one document per line"
 
 
 class ErrorEntry(Part, frozen=True, kw_only=True):
-    """An error: the message, the hint, the exit status, and the code of its cause.
+    """An error.
 
-    The hint is null if there is none. `code` is empty in documents of older versions.
+    `hint` is null if there is no hint. `exit` is the exit status. `code` is the code of the cause; it is empty in
+    documents of older versions.
     """
 
     message: str
@@ -33,8 +34,8 @@ class ErrorEntry(Part, frozen=True, kw_only=True):
 class FailedDocument(Printed, frozen=True, kw_only=True):
     """The document for a series that `verify` or `canary` could not examine.
 
-    With it, every series has a document, even after an error. The document has the schema of its command. `holds` is a
-    field of verify's schema, and `applies` a field of canary's schema.
+    It ensures that every series has a document, even after an error. The document has the schema of its command.
+    `holds` is a field of verify's schema, and `applies` is a field of canary's schema.
     """
 
     schema: Literal["patchstack.verify/1", "patchstack.canary/1"]
@@ -63,12 +64,12 @@ class _Head(msgspec.Struct):
 
 
 def failed_verify(series: str, error: PatchstackError) -> FailedDocument:
-    """Return the document of a series that could not be verified."""
+    """Return the document for a series that could not be verified."""
     return FailedDocument(schema="patchstack.verify/1", series=series, error=_error(error), holds=None)
 
 
 def failed_canary(series: str, error: PatchstackError) -> FailedDocument:
-    """Return the document of a series that could not be examined on a newer upstream."""
+    """Return the document for a series that could not be examined on a newer upstream."""
     return FailedDocument(schema="patchstack.canary/1", series=series, error=_error(error), applies=None)
 
 
@@ -79,7 +80,7 @@ def _error(error: PatchstackError) -> ErrorEntry:
 def read_documents(text: str, where: str) -> list[Report]:
     """Read every document in a text, in order.
 
-    Raises `UsageError` for a line that is not a document or does not match the schema of its document.
+    Raises `UsageError` if a line is not a document, or does not match the schema that the document names.
     """
     documents: list[Report] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -96,13 +97,13 @@ def _read(line: str, where: str) -> Report:
     except msgspec.DecodeError as error:
         raise InputUnreadable(f"{where}: not a JSON document: {error}", hint=_HINT) from error
     if head.schema not in _TYPES:
-        raise InputUnreadable(f"{where}: not a document of {', '.join(_TYPES)}", hint=_HINT)
+        raise InputUnreadable(f"{where}: the schema is not one of {', '.join(_TYPES)}", hint=_HINT)
     failed = head.error is not None
     kind: type[Report] = FailedDocument if failed else _TYPES[head.schema]
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.ValidationError as error:
-        raise InputUnreadable(f"{where}: not a document {head.schema}: {error}", hint=_HINT) from error
+        raise InputUnreadable(f"{where}: not a valid {head.schema} document: {error}", hint=_HINT) from error
 
 
 def command_of(document: Report) -> str:

@@ -7,9 +7,9 @@ from patchstack.series.mirror.refresh import Refreshed
 
 
 class HunkEntry(Part, frozen=True, kw_only=True):
-    """A hunk that needed fuzz.
+    """A hunk that applied only with fuzz.
 
-    It contains the file, the number of the hunk, counted from 1, and the line of the hunk in the file.
+    `path` is the changed file. `hunk` is the number of the hunk, counted from 1. `line` is its line in the file.
     """
 
     path: str
@@ -19,9 +19,9 @@ class HunkEntry(Part, frozen=True, kw_only=True):
 
 
 class RefreshedEntry(Part, frozen=True, kw_only=True):
-    """A patch of the copy, and the name of the original.
+    """A patch of the copy. `original` is the name of the original patch.
 
-    If `hunks` is empty, the patch was copied without change.
+    If `hunks` is empty, the patch was copied without changes.
     """
 
     file: str
@@ -39,7 +39,7 @@ class RefreshDocument(Document, frozen=True, kw_only=True, tag="patchstack.refre
 
 
 def refresh_document(series: str, done: Refreshed) -> RefreshDocument:
-    """Return the document of a refreshed copy."""
+    """Convert a refreshed copy to its JSON document."""
     return RefreshDocument(
         series=series,
         directory=str(done.directory),

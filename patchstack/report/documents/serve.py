@@ -1,4 +1,4 @@
-"""`patchstack.serve/1`: the result of a run against a server."""
+"""`patchstack.serve/1`: the result of a benchmark run against a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAVEAT = (
 class ServeSpread(Part, frozen=True, kw_only=True):
     """Summary statistics in ms.
 
-    A percentile is null if there are too few values: p90 needs ten values, and p99 a hundred.
+    A percentile is null if there are too few values: p90 needs 10 values, and p99 needs 100.
     """
 
     mean: float
@@ -31,8 +31,8 @@ class ServeSpread(Part, frozen=True, kw_only=True):
 class ServeSteady(Part, frozen=True, kw_only=True):
     """The window in which all streams decode.
 
-    Times are in seconds since the run began. The rate is in tokens per second. `problem` is the reason why the rate is
-    not usable; it is empty if the rate is usable.
+    Times are in seconds since the run began. `tps` is in tokens per second. `problem` is the reason why the rate must
+    not be used; it is empty if the rate is valid.
     """
 
     begin: float
@@ -43,7 +43,7 @@ class ServeSteady(Part, frozen=True, kw_only=True):
 
 
 class ServeNotebook(Part, frozen=True, kw_only=True):
-    """The result row of the notebook's client, with the client's names.
+    """The rates and times of the run, as the client in one fork's notebook names and computes them.
 
     Rates are in tokens per second, times in seconds. `caveat` explains the limits of `decode_agg_tps`.
     """
@@ -61,8 +61,8 @@ class ServeNotebook(Part, frozen=True, kw_only=True):
 class ServeFailure(Part, frozen=True, kw_only=True):
     """A failed request.
 
-    It contains the number of the request, counted from 0, the reason, and the HTTP status, which is 0 if there was no
-    response. It also contains the number of chunks with content before the failure.
+    `number` is the number of the request, counted from 0. `failure` is the reason. `status` is the HTTP status; it is 0
+    if there was no response. `chunks` is the number of chunks with content that arrived before the failure.
     """
 
     number: int
@@ -74,7 +74,7 @@ class ServeFailure(Part, frozen=True, kw_only=True):
 class ServeRequest(Part, frozen=True, kw_only=True):
     """An answered request.
 
-    Times are in seconds since the run began. `queue` is the time that the request waited in the client.
+    Times are in seconds since the run began. `queue` is how long the request waited in the client, in seconds.
     """
 
     number: int
@@ -91,8 +91,8 @@ class ServeRequest(Part, frozen=True, kw_only=True):
 class ServeClient(Part, frozen=True, kw_only=True):
     """The load of the client itself.
 
-    `lag_limit_ms` is the largest p99 of the lag that a valid run may have. `busiest_second` is CPU time divided by wall
-    time.
+    `lag_limit_ms` is the largest `lag_p99_ms` that a valid run may have. `busiest_second` is the share of a CPU core
+    that the client used in its busiest second.
     """
 
     python: str
@@ -122,9 +122,9 @@ class ServeCounters(Part, frozen=True, kw_only=True):
 
 
 class ServeLoad(Part, frozen=True, kw_only=True):
-    """The load from a point in time, in seconds.
+    """The number of streams that wait for their first token, and the number that decode.
 
-    The load is the number of streams that wait for their first token, and the number of streams that decode.
+    `at` is the time from which these numbers apply, in seconds since the run began.
     """
 
     at: float
@@ -135,8 +135,8 @@ class ServeLoad(Part, frozen=True, kw_only=True):
 class ServeServer(Part, frozen=True, kw_only=True):
     """A server that was started for the run.
 
-    It contains the programs, arguments and variables. `trace` is the server's final summary of its steps, or null if
-    not requested. `graphs_reused` is null if unknown.
+    `args` and `env` contain its arguments and environment variables. `trace` is the server's final summary of its
+    steps, or null if it was not requested. `graphs_reused` is null if unknown.
     """
 
     programs: str
@@ -149,14 +149,13 @@ class ServeServer(Part, frozen=True, kw_only=True):
 
 
 class ServeDocument(Document, frozen=True, kw_only=True, tag="patchstack.serve/1"):
-    """A run against a server.
+    """A benchmark run against a server.
 
-    `valid` is false if `problems` has entries. `marks` are warnings for the reader. Latencies are in ms: `ttft_ms` to
-    the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` per token, `e2e_ms` to the last
-    content, `queue_ms` in the client, and `connect_ms` for the connection. `tps` is the number of tokens divided by
-    `wall_s`. `slo` contains the limits in ms. `goodput` is the number of requests per second that met all limits.
-    `record` is the sha256 of the record, which contains the time of every chunk. The record is stored, compressed,
-    under this name.
+    `valid` is false if `problems` has entries. `marks` contains warnings. Latencies are in ms: `ttft_ms` to the first
+    content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` per token, `e2e_ms` to the last content,
+    `queue_ms` in the client, and `connect_ms` for the connection. `tps` is the number of tokens divided by `wall_s`.
+    `slo` contains the limits in ms. `goodput` is the number of requests per second that met all limits. `record` is the
+    sha256 of the record, which contains the time of every chunk. The compressed record is stored under this name.
     """
 
     url: str
@@ -206,7 +205,7 @@ class ServeDocument(Document, frozen=True, kw_only=True, tag="patchstack.serve/1
 
 
 def serve_document(run: ServeRun) -> ServeDocument:
-    """Return the document of a run."""
+    """Convert a benchmark run to its JSON document."""
     record, served, plan = run.record, run.served, run.plan
     return ServeDocument(
         url=record.url,

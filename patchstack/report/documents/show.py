@@ -15,9 +15,9 @@ class TrailerEntry(Part, frozen=True, kw_only=True):
 
 
 class FileEntry(Part, frozen=True, kw_only=True):
-    """A file that the patch touches.
+    """A file that the patch changes.
 
-    It contains the numbers of added and removed lines, both 0 for a binary file. `was` is the old name of a renamed
+    `inserted` and `removed` are numbers of lines; both are 0 for a binary file. `was` is the old name of a renamed
     file.
     """
 
@@ -31,7 +31,8 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class ShowDocument(Document, frozen=True, kw_only=True, tag="patchstack.show/1"):
     """A patch of a series.
 
-    It contains the message, the trees before and after the patch, the result of verify, and the diff with context.
+    `tree_before` and `tree` are the trees before and after the patch. `state` and `detail` are the result of verify.
+    `diff` includes context.
     """
 
     series: str
@@ -55,7 +56,7 @@ class ShowDocument(Document, frozen=True, kw_only=True, tag="patchstack.show/1")
 
 
 def show_document(shown: ShownPatch) -> ShowDocument:
-    """Return the document of a patch."""
+    """Convert a patch to its JSON document."""
     message = shown.message
     metadata = message.metadata()
     return ShowDocument(

@@ -11,7 +11,7 @@ from patchstack.series.status.surface import Surface
 
 
 class PinEntry(Part, frozen=True, kw_only=True):
-    """The pin: the commit, the commit time (ISO 8601), and the age in whole days."""
+    """The pin. `committed` is the commit time in ISO 8601 format, and `age_days` is its age in whole days."""
 
     commit: str
     subject: str
@@ -22,7 +22,7 @@ class PinEntry(Part, frozen=True, kw_only=True):
 class ForkEntry(Part, frozen=True, kw_only=True):
     """The fork's branch.
 
-    If `from_lock` is true, the fork was not opened, and the figures are from the last export.
+    If `from_lock` is true, the fork was not opened, and the values come from the last export.
     """
 
     repository: str
@@ -52,10 +52,7 @@ class MirrorEntry(Part, frozen=True, kw_only=True):
 
 
 class LockEntry(Part, frozen=True, kw_only=True):
-    """The lock.
-
-    `pristine` is true if the patches are exactly those that the last export wrote.
-    """
+    """The lock. `pristine` is true if the patches are exactly those that the last export wrote."""
 
     state: str
     pin: str | None
@@ -64,10 +61,7 @@ class LockEntry(Part, frozen=True, kw_only=True):
 
 
 class LintEntry(Part, frozen=True, kw_only=True):
-    """The number of lint findings for each rule.
-
-    `clean` is null if lint could not run.
-    """
+    """The number of lint findings for each rule. `clean` is null if lint could not run."""
 
     clean: bool | None
     findings: dict[str, int]
@@ -88,7 +82,7 @@ class PatchEntry(Part, frozen=True, kw_only=True):
 class NumbersEntry(Part, frozen=True, kw_only=True):
     """The patch numbers of a series.
 
-    `gaps` are numbers below the highest that are neither used nor retired.
+    `gaps` contains the numbers below the highest number that are neither used nor retired.
     """
 
     used: tuple[int, ...]
@@ -119,7 +113,7 @@ class OwnFileEntry(Part, frozen=True, kw_only=True):
 
 
 class SurfaceEntry(Part, frozen=True, kw_only=True):
-    """The series' changes to upstream's files, and the files that it adds."""
+    """The changes that the series makes to upstream files, and the files that it adds."""
 
     hunks: int
     inserted: int
@@ -152,7 +146,7 @@ class StatusDocument(Document, frozen=True, kw_only=True, tag="patchstack.status
 
 
 def status_document(status: SeriesStatus) -> StatusDocument:
-    """Return the document of a series' state."""
+    """Convert the state of a series to its JSON document."""
     pin, lint = status.pin, status.lint
     return StatusDocument(
         series=status.series,

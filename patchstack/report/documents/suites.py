@@ -1,4 +1,4 @@
-"""`patchstack.suites/1`: the suites of a workspace, which `patchstack gate suites` lists."""
+"""`patchstack.suites/1`: the suites of a workspace, as `patchstack gate suites` lists them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from patchstack.document import Document, Part
 
 
 class SuiteGate(Part, frozen=True, kw_only=True):
-    """One gate of a suite."""
+    """A gate of a suite."""
 
     name: str
     kind: str
 
 
 class SuiteEntry(Part, frozen=True, kw_only=True):
-    """One suite: its name, its purpose, and its gates.
+    """A suite.
 
-    The purpose is empty if none is given. The gates are in the order in which they run.
+    `what` is its purpose, or empty if none is given. `gates` are in the order in which they run.
     """
 
     suite: str

@@ -1,7 +1,4 @@
-"""`patchstack.trace/1`: a log as `patchstack trace read` and `check` print it.
-
-This module also defines the document for the comparison of two logs.
-"""
+"""Define the documents of a log (`patchstack.trace/1`) and of a comparison (`patchstack.trace-comparison/1`)."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from patchstack.verdict import Verdict
 class TraceSource(Part, frozen=True, kw_only=True):
     """A log that was read.
 
-    It contains the name (`-` is standard input) and the size in bytes. If the log changed while it was read, it also
-    describes the change.
+    `name` is `-` for standard input. `bytes` is the number of bytes that were read. `changed` describes how the log
+    changed while it was read; it is empty if the log did not change.
     """
 
     name: str
@@ -30,9 +27,9 @@ class TraceSource(Part, frozen=True, kw_only=True):
 class TraceGraphs(Part, frozen=True, kw_only=True):
     """The graphs in the records.
 
-    `whole` is the number of complete graphs. `calls` is the number of calls in each complete graph, or null if it is
-    not the same in all. `cut` is the number of calls in a graph that the limit cut. `known` is false if the records do
-    not show where graphs end.
+    `whole` is the number of complete graphs. `calls` is the number of calls in each complete graph, or null if the
+    graphs have different numbers. `cut` is the number of calls in a graph that the record limit cut off. `known` is
+    false if the records do not show where graphs end.
     """
 
     known: bool
@@ -42,9 +39,9 @@ class TraceGraphs(Part, frozen=True, kw_only=True):
 
 
 class TraceBucket(Part, frozen=True, kw_only=True):
-    """A bucket of a histogram: the number of values from `low` to `high`.
+    """A bucket of a histogram.
 
-    `high` is null if there is no upper edge.
+    `count` is the number of values from `low` to `high`. `high` is null if there is no upper limit.
     """
 
     low: int
@@ -53,11 +50,11 @@ class TraceBucket(Part, frozen=True, kw_only=True):
 
 
 class TraceCell(Part, frozen=True, kw_only=True):
-    """Equal records.
+    """A group of equal records.
 
-    `values` maps keys to values, with `N` in place of layer numbers. `calls` counts the calls in complete graphs.
-    `left_out` counts the calls in a graph that the limit cut. `operations` and `bytes` are totals over all `calls`, or
-    null if the shapes do not determine them.
+    `values` maps keys to values, with `N` in place of layer numbers. `calls` is the number of calls in complete graphs.
+    `left_out` is the number of calls in a graph that the record limit cut off. `operations` and `bytes` are totals over
+    all `calls`, or null if they cannot be computed from the shapes.
     """
 
     values: dict[str, int | str]
@@ -68,9 +65,10 @@ class TraceCell(Part, frozen=True, kw_only=True):
 
 
 class TraceSpread(Part, frozen=True, kw_only=True):
-    """The distribution of calls.
+    """The distribution of calls over values.
 
-    It contains the number of distinct values, the entropy in bits, and the most frequent value with its share (0 to 1).
+    `distinct` is the number of distinct values, and `entropy` is in bits. `top` is the most frequent value, and
+    `top_share` is its share (0 to 1).
     """
 
     distinct: int
@@ -91,12 +89,13 @@ class TracePoints(Part, frozen=True, kw_only=True):
 
 
 class TraceRecords(Part, frozen=True, kw_only=True):
-    """One kind of record.
+    """All records of one kind.
 
     `bounded` is true if there may have been more records than were written. `invalid` is true if the records contradict
-    the summary or themselves; then the counts must not be used. `counters` and `histograms` are the totals over the
-    summaries of all processes, and `largest` contains their maximum values. Calls for up to `decode_tokens` tokens are
-    counted in `decode_like`, all others in `prefill_like`. Both are null for records without a token count.
+    the summary or each other; then the counts must not be used. `counters` and `histograms` are totals over the
+    summaries of all processes, and `largest` contains their maximum values. `decode_like` is the number of calls with
+    at most `decode_tokens` tokens, and `prefill_like` is the number of all other calls. Both are null for records
+    without a token count.
     """
 
     name: str
@@ -124,10 +123,11 @@ class TraceRecords(Part, frozen=True, kw_only=True):
 
 
 class TraceCheck(Part, frozen=True, kw_only=True):
-    """One check: the condition, both sides as text, and the verdict.
+    """A check of a log.
 
-    The verdict is PASS, FAIL, or INVALID if the log does not show the result. `spoils` lists what must not be used
-    after a FAIL: `records`, or keys of a summary.
+    `what` is the condition, and `said` and `found` are its two sides as text. The verdict is PASS, FAIL, or INVALID if
+    the log does not show the result. After a FAIL, the figures in `spoils` must not be used: `records`, or keys of a
+    summary.
     """
 
     trace: str
@@ -139,7 +139,7 @@ class TraceCheck(Part, frozen=True, kw_only=True):
 
 
 class TraceFact(Part, frozen=True, kw_only=True):
-    """A single figure as the screen shows it.
+    """A single figure, as text.
 
     `invalid` is the reason why the figure must not be used; it is empty if the figure may be used.
     """
@@ -163,8 +163,8 @@ class TraceExpected(Part, frozen=True, kw_only=True):
 class TraceDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace/1"):
     """One log, or several logs that were read as one.
 
-    `overlong_lines` is the number of lines that were too long to keep. `unended` is true if the last line of a log has
-    no newline, so that this line may be incomplete.
+    `overlong_lines` is the number of lines that were too long, so that only their end was read. `unended` is true if
+    the last line of a log has no newline, so this line may be incomplete.
     """
 
     sources: tuple[TraceSource, ...]
@@ -181,7 +181,7 @@ class TraceDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace/1
 
 
 class TraceEvidence(Part, frozen=True, kw_only=True):
-    """What both logs show about their workload."""
+    """A property of the workload that both logs show."""
 
     what: str
     first: str
@@ -192,8 +192,8 @@ class TraceEvidence(Part, frozen=True, kw_only=True):
 class TracePair(Part, frozen=True, kw_only=True):
     """The calls of one route (with types) and shape in both logs, and their total work.
 
-    `about` is empty if the row is about a whole route. `change` is same, more, less, new, gone, or not seen. `not seen`
-    means that the log does not contain all records.
+    `about` is the shape; it is empty for all calls of a route. `change` is `same`, `more`, `less`, `new`, `gone`, or
+    `not seen`. `not seen` means that one log has no record of the calls, but that its records are incomplete.
     """
 
     trace: str
@@ -211,9 +211,9 @@ class TracePair(Part, frozen=True, kw_only=True):
 class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace-comparison/1"):
     """A comparison of two logs of one workload.
 
-    `same` is true if every route and shape occurs equally often in both. `same_kinds` is true if the same routes and
-    shapes occur in both. `bounded` lists traces with incomplete records. `replayed` is the number of CUDA graphs that
-    each log replayed, null if unknown. A replayed graph leaves no records.
+    `same` is true if every route and shape occurs equally often in both logs. `same_kinds` is true if the same routes
+    and shapes occur in both. `bounded` lists traces with incomplete records. `replayed` contains the numbers of
+    replayed CUDA graphs in the two logs, or is null if unknown. The calls of a replayed graph are not recorded.
     """
 
     first: tuple[TraceSource, ...]
@@ -232,7 +232,7 @@ class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchsta
 
 
 def trace_document(traced: Traced, verdict: Verdict) -> TraceDocument:
-    """Return a log as `patchstack.trace/1`."""
+    """Convert a log to its JSON document."""
     reading = traced.reading
     return TraceDocument(
         sources=_sources(traced),
@@ -258,7 +258,7 @@ def trace_document(traced: Traced, verdict: Verdict) -> TraceDocument:
 def comparison_document(
     comparison: Comparison, first: Traced, second: Traced, verdict: Verdict
 ) -> TraceComparisonDocument:
-    """Return a comparison as `patchstack.trace-comparison/1`."""
+    """Convert a comparison to its JSON document."""
     return TraceComparisonDocument(
         first=_sources(first),
         second=_sources(second),

@@ -22,10 +22,10 @@ class BaseEntry(Part, frozen=True, kw_only=True):
 
 
 class ProblemEntry(Part, frozen=True, kw_only=True):
-    """One reason why a patch does not apply.
+    """A reason why a patch does not apply.
 
-    `path` is the source file; it is empty if none is named. `hunk` counts from 1 within the diff of that file. `line`
-    is the line of the patch file, counted from 1. `hunk` and `line` are null if unknown.
+    `path` is the source file, or empty if the patch names none. `hunk` is the number of the hunk in the diff of that
+    file. `line` is the number of the line in the patch file. Both are counted from 1, and null if unknown.
     """
 
     fault: str
@@ -36,9 +36,9 @@ class ProblemEntry(Part, frozen=True, kw_only=True):
 
 
 class PatchEntry(Part, frozen=True, kw_only=True):
-    """A row of the table.
+    """A patch, or a fork commit without a patch.
 
-    It is either a patch or a fork commit without a patch. For a fork commit, `file` and `number` are null.
+    For a fork commit without a patch, `file` and `number` are null.
     """
 
     file: str | None
@@ -54,7 +54,7 @@ class PatchEntry(Part, frozen=True, kw_only=True):
 class DriftFileEntry(Part, frozen=True, kw_only=True):
     """A file that differs between series and fork.
 
-    The unified diff goes from the series' file to the fork's file.
+    `diff` is the unified diff from the series' file to the fork's file.
     """
 
     path: str
@@ -79,10 +79,10 @@ class DriftEntry(Part, frozen=True, kw_only=True):
 
 
 class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify/1"):
-    """The result for one series.
+    """The result of verify for one series.
 
-    `holds` is null if every patch applied and there was nothing to compare with. `checks` is null if no checks were
-    run.
+    `holds` is null if every patch applies and there is no tree to compare the result with. `checks` is null if no
+    checks were run.
     """
 
     series: str
@@ -102,7 +102,7 @@ class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify
 
 
 def verify_document(result: Verification, checks: Sequence[CheckRow] | None = None) -> VerifyDocument:
-    """Return the document of a verification, and of the checks if they were run."""
+    """Convert a verification, and the results of checks if there are any, to the JSON document."""
     return VerifyDocument(
         series=result.series,
         base=BaseEntry(commit=result.base_commit, tree=result.base_tree),

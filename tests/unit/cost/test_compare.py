@@ -95,7 +95,7 @@ def test_a_row_that_is_none_is_refused_with_its_line(tmp_path: Path, row: dict[s
 
 
 def test_a_file_without_rows_is_missing_them(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="has no rows"):
+    with pytest.raises(MissingError, match="contains no rows"):
         read_runs(rows(tmp_path))
 
 

@@ -96,7 +96,7 @@ def test_rows_of_a_comparison_are_times_of_both_sides(tmp_path: Path) -> None:
     assert prompt.prefill_seconds == pytest.approx(512 * 32 / 5000)
     assert found.assumptions == (
         "Speeds of ab.json are medians of 9 pairs; a single run may be faster.",
-        "ab.json measured the model with sha256 abababababab; MODEL is taken to be that one.",
+        "ab.json measured the model with sha256 abababababab. MODEL is assumed to be the same model.",
     )
 
 
@@ -108,7 +108,7 @@ def test_the_options_of_the_run_are_those_of_its_arguments(tmp_path: Path) -> No
     assert options is not None
     assert (options.key_type.name, options.value_type.name, options.ubatch) == ("q8_0", "q8_0", 512)
     assert found.rows[0].shared
-    assert found.assumptions[-1] == "Options of ab.json that were not understood: --frobnicate 3."
+    assert found.assumptions[-1] == "These options of ab.json were not understood: --frobnicate 3."
 
 
 def test_a_row_of_llama_bench_is_one_sequence_after_its_depth(tmp_path: Path) -> None:
@@ -146,15 +146,15 @@ def test_a_comparison_without_a_floor_is_missing_one(tmp_path: Path, one: BenchD
 def test_damaged_and_other_documents_are_refused_with_their_line(tmp_path: Path) -> None:
     _, decode = row_names(SHAPES[0], SHAPES)
     path = write(tmp_path / "ab.json", batched(bench_row(decode, -1, 1)))
-    with pytest.raises(UsageError, match=r"ab\.json:1: .* of side A is -1 t/s"):
+    with pytest.raises(UsageError, match=r"ab\.json:1: the speed of .* on side A is not above 0: -1 t/s"):
         read_runs(path)
     with pytest.raises(UsageError, match="-npl 'x' is not a list of whole numbers"):
         read_runs(write(path, replace(batched(bench_row(decode, 1, 1)), args=("-npp", "1", "-ntg", "1", "-npl", "x"))))
     path.write_text(CostDocument().line)
-    with pytest.raises(UsageError, match=r"ab\.json:1: a document patchstack\.cost/1 has no times"):
+    with pytest.raises(UsageError, match=r"ab\.json:1: a patchstack\.cost/1 document has no times"):
         read_runs(path)
     path.write_text('{"schema": "patchstack.bench/1"}')
-    with pytest.raises(UsageError, match=r"ab\.json:1: not a document patchstack\.bench/1"):
+    with pytest.raises(UsageError, match=r"ab\.json:1: not a patchstack\.bench/1 document"):
         read_runs(path)
     with pytest.raises(MissingError, match="does not exist"):
         read_runs(tmp_path / "nothing")
@@ -200,7 +200,7 @@ def test_drafted_tokens_come_several_a_step(tmp_path: Path) -> None:
     assert first.decode_seconds is None
 
 
-@pytest.mark.parametrize(("cached", "said"), [(7, "7 prompt tokens were cached"), (None, "it is not known how many")])
+@pytest.mark.parametrize(("cached", "said"), [(7, "7 prompt tokens were cached"), (None, "the number of cached prompt tokens is unknown")])
 def test_first_tokens_after_a_cache_have_no_floor(tmp_path: Path, cached: int | None, said: str) -> None:
     found = read_runs(served(tmp_path / "run.json", cached=cached))
     assert [row.prefill_seconds for row in found.rows] == [None, None]
@@ -221,7 +221,7 @@ def test_a_served_run_that_says_nothing_is_refused(tmp_path: Path, changed: dict
 
 
 def test_a_damaged_served_run_is_refused_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"run\.json:1: not a document patchstack\.serve/1"):
+    with pytest.raises(UsageError, match=r"run\.json:1: not a patchstack\.serve/1 document"):
         read_runs(served(tmp_path / "run.json", answers=[{"sent": "x"}]))
 
 

@@ -151,13 +151,13 @@ def test_a_series_that_was_not_looked_at_is_an_error_everywhere(tmp_path: Path, 
     [
         ("", "there is no document"),
         ("{", "documents.jsonl:1: not a JSON document"),
-        ("[]", "documents.jsonl:1: not a document of patchstack.verify/1"),
-        ('{"schema": "patchstack.verify/2"}', "not a document of"),
+        ("[]", "documents.jsonl:1: the schema is not one of patchstack.verify/1"),
+        ('{"schema": "patchstack.verify/2"}', "the schema is not one of"),
         (
             '{"schema": "patchstack.verify/1"}',
-            "documents.jsonl:1: not a document patchstack.verify/1: Object missing required field `series`",
+            "documents.jsonl:1: not a valid patchstack.verify/1 document: Object missing required field `series`",
         ),
-        ('{"schema": ["x"]}', "not a document of"),
+        ('{"schema": ["x"]}', "the schema is not one of"),
     ],
 )
 def test_what_is_no_document_is_told_with_its_line(text: str, words: str, tmp_path: Path, run_cli: RunCli) -> None:
