@@ -1,8 +1,10 @@
-"""Write for a GitHub runner: annotations as workflow commands, outputs, and text that the runner must not interpret.
+"""Write annotations, outputs and untrusted text for a GitHub runner.
 
-A runner treats every line of a step's output that starts with `::`, or contains `##[`, as a command if it knows the
-command's name (actions/runner, `ActionCommand.cs`). Subjects, file names and reasons are untrusted: in commands they
-are escaped, and all other output is printed between `stop-commands` and its token.
+A runner interprets a line of a step's output as a command if the line starts with `::` or contains `##[`, followed by
+the name of a known command. Subjects, file names and reasons are untrusted. In commands they are escaped. All other
+output is printed between `stop-commands` and its token, so that the runner does not interpret it.
+
+Source: actions/runner, `ActionCommand.cs`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ SHOWN = 50
 
 
 class Level(StrEnum):
-    """The severity of an annotation. The worst is the first."""
+    """The severity of an annotation, most severe first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -32,7 +34,7 @@ class Level(StrEnum):
 class Annotation:
     """A remark on a line of a file.
 
-    `file` is relative to the repository's root; None if the remark is not about a file. `line` counts from 1.
+    `file` is relative to the repository's root. It is None if the remark is not about a file. `line` is counted from 1.
     """
 
     level: Level
@@ -43,30 +45,30 @@ class Annotation:
 
     @property
     def command(self) -> str:
-        """Return the workflow command. It is always one line."""
+        """The workflow command, which is always one line."""
         properties = {"file": self.file, "line": None if self.line is None else str(self.line), "title": self.title}
         told = ",".join(f"{name}={_property(_line(value))}" for name, value in properties.items() if value is not None)
         return f"::{self.level} {told}::{_data(printable(self.message))}"
 
 
 def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[str]:
-    """Yield the commands of annotations, the worst first.
+    """Yield the commands of annotations, most severe first.
 
-    At most `shown` annotations of each level are printed. The last line states how many were omitted.
+    Each level has at most `shown` annotations. If some are omitted, a notice states their number.
     """
     for level in Level:
         chosen = [one for one in annotations if one.level is level]
         yield from (one.command for one in chosen[:shown])
         if len(chosen) > shown:
-            told = f"and {len(chosen) - shown} more of level {level}: see the summary"
+            told = f"{len(chosen) - shown} more annotations of level {level} are omitted: see the summary"
             yield Annotation(level=Level.NOTICE, title="patchstack", message=told).command
 
 
 @contextmanager
 def stopped(say: Callable[[str], None]) -> Iterator[None]:
-    """Stop the runner from reading commands inside the block.
+    """Stop the runner from interpreting output as commands while the block runs.
 
-    The token is random, so the printed text cannot end the block.
+    The token that resumes commands is random, so untrusted output cannot contain it.
     """
     token = secrets.token_hex(24)
     say(f"::stop-commands::{token}")
@@ -77,7 +79,10 @@ def stopped(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def write_values(path: Path, values: Mapping[str, str]) -> None:
-    """Append to a file of outputs or variables (`GITHUB_OUTPUT`), each with an unpredictable delimiter."""
+    """Append values to a file of outputs or variables, such as `GITHUB_OUTPUT`.
+
+    Each value has an unpredictable delimiter, so that untrusted values cannot contain it.
+    """
     with path.open("a", encoding="utf-8") as out:
         for name, value in values.items():
             delimiter = f"patchstack-{secrets.token_hex(16)}"

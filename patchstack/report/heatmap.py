@@ -1,4 +1,4 @@
-"""Show the forecast as a heat map: in characters for a terminal, and as SVG."""
+"""Show the forecast as a heat map, with characters for a terminal or as SVG."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _COLOURS = ("#f2f2f2", "#fde0c5", "#f8a578", "#e65c4f", "#a8123e")
 
 
 def shade(count: int, most: int) -> int:
-    """Return the heat of a count, from 0 (no changes) to 4 (hottest)."""
+    """Return the shade of a count, from 0 (no changes) to 4 (most changes)."""
     return 0 if not count or not most else max(1, round(4 * count / most))
 
 
 def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]:
     """Yield the heat map, then the patches that are most likely to break.
 
-    Each file is a line, and each week a column. The hottest file is first.
+    Each file has a line, and each week has a column. The file with the most changes is first.
     """
     files = [file for file in forecast.files if file.commits] if not everything else list(forecast.files)
     yield (
@@ -64,7 +64,7 @@ def _range(level: int, most: int) -> str:
 
 
 def heat_svg(forecast: Forecast) -> str:
-    """Return the heat map as an SVG picture. Every cell has a tooltip with its count."""
+    """Return the heat map as an SVG picture. The tooltip of each cell shows its number of commits."""
     files = [file for file in forecast.files if file.commits]
     most = max((count for file in files for count in file.weeks), default=0)
     width = _LEFT + _CELL * len(forecast.weeks) + 140

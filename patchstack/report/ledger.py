@@ -15,7 +15,10 @@ _STYLES = {"accepted": "green", "rejected": "red"}
 
 
 def print_decisions(decisions: Iterable[Decision]) -> None:
-    """Print one line for each decision. The outcome shows whether switches were accepted without a gate."""
+    """Print a table with a row for each decision.
+
+    The row also shows whether switches were accepted without a gate.
+    """
     rows = [
         [
             one.id[:12],
@@ -33,7 +36,7 @@ def print_decisions(decisions: Iterable[Decision]) -> None:
 
 
 def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
-    """Yield all lines of a decision."""
+    """Yield the lines that show one decision. If `diff` is true, the diffs of its commits come last."""
     yield f"{decision.outcome} {decision.id}"
     yield f"  series  {decision.series}"
     yield f"  made    {decision.made}"
@@ -58,7 +61,7 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
 
 
 def _source(step: DecidedStep) -> str:
-    """Return the origin of the observations of a step at the time of the decision."""
+    """Return where the observations of a step came from when the decision was made."""
     if step.source is None:
         return ""
     return f"; {step.source.words}" if step.source.origin is not Origin.OBSERVED else "; observed for this decision"
@@ -73,7 +76,7 @@ def _switches(decision: Decision) -> Iterator[str]:
 
 
 def likeness_line(likeness: Likeness) -> str:
-    """Return a warning that a candidate resembles an earlier decision's candidate."""
+    """Return a warning that a candidate resembles a candidate that was rejected earlier."""
     decision = likeness.decision
     subject = decision.candidates[-1].subject if decision.candidates else ""
     return (

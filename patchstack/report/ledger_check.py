@@ -1,4 +1,4 @@
-"""Show a check of the ledger on a screen."""
+"""Show a check or an audit of the ledger on a screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def print_check(check: LedgerCheck, *, details: bool) -> None:
 
 
 def closing_line(check: LedgerCheck) -> str:
-    """Return the last line: whether the ledger holds, and the counts."""
+    """Return the last line, which states whether the ledger holds, and the numbers of decisions and statements."""
     found = [one.findings for one in check.decisions]
     derived, asserted = (sum(len(getattr(one, name)) for one in found) for name in ("derived", "asserted"))
     wrong = sum(len(one.wrong) for one in found) + len(check.problems)
@@ -74,7 +74,7 @@ def _rest(check: LedgerCheck) -> Iterator[str]:
 
 
 def audit_line(one: Audited) -> str:
-    """Return the line for a record whose observation was repeated."""
+    """Return the line for an audited record, whose observation was repeated."""
     return printable(f"{one.agreement:<8}  {one.decision[:12]}  gate {one.gate} ({one.which}): {one.why}")
 
 

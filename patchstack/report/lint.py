@@ -1,4 +1,4 @@
-"""Show `patchstack lint` as a table and one line, and as a document."""
+"""Show the result of `patchstack lint` as a table and a summary line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.verdict import Verdict
 def lint_table(result: LintResult) -> Table:
     """Return a table of every finding: patch number, line of the file, rule, and message.
 
-    A file without a number is shown by name. Messages are wrapped and never cut, because they end with what to do.
+    A file without a number is shown by name. Messages are wrapped and never cut, because their end states what to do.
     """
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Show a machine and whether its results can be trusted: as a table, and as lines for a file."""
+"""Show the checks of a machine as a table, and its hardware as lines for a file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _told(verdict: Verdict, allowed: bool) -> str:
 
 
 def hardware_lines(machine: Hardware) -> Iterator[str]:
-    """Yield the machine as `name=value` lines.
+    """Yield the machine as `name=value` lines, in the form that serving harnesses write to hardware.txt.
 
-    Serving harnesses write such lines to hardware.txt. The conclusions come last.
+    The conclusions come last.
     """
     yield f"host={machine.host}"
     yield f"platform={machine.platform}"

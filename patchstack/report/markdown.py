@@ -1,4 +1,7 @@
-"""Write tables of patches as Markdown, and insert them in a document between two comments that name the series."""
+"""Write tables of patches as Markdown, and insert them into a document.
+
+A table is inserted between two comments. The first comment names the series.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ def metadata_table(
 ) -> str:
     """Return a Markdown table of patches.
 
-    Each patch has a link to its file in `directory`, which is relative to the document. `decisions` are the ledger's
-    decisions by file. Empty columns are omitted.
+    Each patch has a link to its file in `directory`, which is relative to the document. `decisions` maps patch files to
+    the decisions that accepted them. Empty columns are omitted.
     """
     decisions = decisions or {}
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
@@ -47,8 +50,8 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
 
     The place of a table is between `<!-- patchstack: series NAME -->` and `<!-- /patchstack -->`. If `chosen` is true,
     each table must have a place in the document, and other places stay unchanged. Otherwise, every place must have a
-    table, and at least one table must have a place. `where` names the document in errors. Raises `UsageError` with all
-    complaints at once.
+    table, and at least one table must have a place. `where` names the document in errors. Raises `UsageError` that
+    lists all problems.
     """
     problems: list[str] = []
     parts: list[str] = []
@@ -59,11 +62,11 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
         place = f"{where}:{document.count(chr(10), 0, mark.start()) + 1}"
         between = document[at : mark.start()]
         if mark["name"] is None and name is None:
-            problems.append(f"{place}: {_END} ends nothing")
+            problems.append(f"{place}: {_END} has no opening comment")
         elif mark["name"] is not None and name is not None:
             problems.append(f"{place}: the place of {name} above is not closed")
         elif mark["name"] is not None and not chosen and mark["name"] not in tables:
-            problems.append(f"{place}: there is no series {mark['name']}")
+            problems.append(f"{place}: series {mark['name']} does not exist")
         if mark["name"] is None and name is not None and name in tables:
             found.add(name)
             newline = "\r\n" if "\r\n" in document else "\n"
@@ -74,19 +77,19 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
     if name is not None:
         problems.append(f"{where}: the place of {name} is not closed")
     missing = [one for one in tables if one not in found and one != name] if chosen or not found else []
-    problems += [f"{where}: there is no place for {one}" for one in missing]
+    problems += [f"{where}: the table of {one} has no place" for one in missing]
     if problems:
         first = next(iter(missing), name or "NAME")
         raise InputUnreadable(
-            f"{where} cannot take the tables",
+            f"cannot insert the tables into {where}",
             problems=problems,
-            hint=f"put the table between the lines <!-- patchstack: series {first} --> and {_END}",
+            hint=f"mark the place of a table with the lines <!-- patchstack: series {first} --> and {_END}",
         )
     return "".join(parts)
 
 
 def _accepted(decided: Accepted) -> str:
-    """Return a link to a decision, and the reason why a switch was accepted without a gate."""
+    """Return a link to a decision and, if a switch was accepted without a gate, the reason."""
     unproven = f"; switch unproven: {_text(decided.switch_unproven)}" if decided.switch_unproven else ""
     return f"[`{decided.id[:12]}`]({quote(decided.path)}){unproven}"
 

@@ -1,4 +1,4 @@
-"""Write one HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
+"""Create an HTML page without scripts, with tables and with plots that are drawn from Vega-Lite specifications."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A Vega-Lite specification with its title.
-
-    `caption` states the unit and the assumptions.
-    """
+    """A plot: a Vega-Lite specification, its title and its caption."""
 
     title: str
     caption: str
@@ -28,21 +25,21 @@ class Plot:
 
 
 def require_pages() -> None:
-    """Raise `MissingError` if the package that fills templates is not installed. Call this before the work."""
+    """Raise `MissingError` if the template package is not installed. Call this before a long computation."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing(
-            "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
+            "pages need the package jinja2, which is not installed", hint="run: pip install 'patchstack[plots]'"
         )
 
 
 def render_page(
     *, title: str, about: Sequence[str], sections: Sequence[object], plots: Sequence[Plot], notes: Sequence[str]
 ) -> str:
-    """Return a page. Every value is escaped.
+    """Return a page as HTML. Every value is escaped.
 
-    Pictures are drawn here and contain no script. A section has the attributes `title`, `table` (with `titles` and
-    `rows`) and `lines`. Raises `MissingError` if jinja2 is missing, or if there are plots and the group `[plots]` is
-    missing.
+    Plots are SVG images without scripts. A section has the attributes `title`, `table` (with `titles` and `rows`) and
+    `lines`. Raises `MissingError` if jinja2 is not installed, or if there are plots and the group `[plots]` is not
+    installed.
     """
     require_pages()
     drawn = [{"title": one.title, "caption": one.caption, "svg": drawing(one.spec, title=one.title)} for one in plots]
@@ -50,9 +47,9 @@ def render_page(
 
 
 def drawing(spec: dict[str, object], *, title: str) -> Markup:
-    """Return a picture for a page, marked as safe HTML.
+    """Return a plot as SVG that is marked as safe HTML.
 
-    Raises `MissingError` without the group `[plots]`.
+    Raises `MissingError` if the optional group `[plots]` is not installed.
     """
     from markupsafe import Markup
 
@@ -62,7 +59,7 @@ def drawing(spec: dict[str, object], *, title: str) -> Markup:
 
 
 def fill(template: str, **values: object) -> str:
-    """Return a template of this package, filled with escaped values. Call `require_pages` first."""
+    """Fill a template of this package with escaped values, and return the text. Call `require_pages` first."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -73,5 +70,5 @@ def fill(template: str, **values: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value with control characters in its strings escaped."""
+    """Escape control characters if the value is a string. Other values are returned unchanged."""
     return printable(value) if type(value) is str else value

@@ -1,8 +1,8 @@
-"""Draw Vega-Lite specifications as static SVG. Needs the optional group `[plots]`.
+"""Draw Vega-Lite specifications as static SVG.
 
-The picture contains no script and loads nothing. On a page, text and axes have the colour of the page (`currentColor`).
-As a separate file, the picture follows the reader's light or dark scheme. The colours of `PALETTE` are readable on
-both.
+This needs the optional group `[plots]`. A picture contains no script and loads no other files. On a page, its text and
+axes have the colour of the page (`currentColor`). In a separate file, they follow the light or dark scheme of the
+reader's system. The colours of `PALETTE` are readable in both schemes.
 
 Sources: https://vega.github.io/vega-lite/docs/ and the package vl-convert-python, which runs Vega without a browser.
 """
@@ -22,23 +22,23 @@ from patchstack.installed import install_hint
 from patchstack.report.text import printable
 
 VEGA_LITE = "5.21"
-"""The version of Vega-Lite that the specifications are written for.
+"""The version of Vega-Lite for which the specifications are written.
 
-Pictures change only if this version or the package changes.
+It is fixed, so that pictures change only if this version or the package changes.
 """
 
 PALETTE = ("#3b7fd4", "#c96a0a", "#2b8f67", "#b5519a", "#8a6cd0", "#a3800f", "#cf4f4a", "#4b8a9b")
-"""Colours for the series of a plot.
+"""The colours for the data series of a plot.
 
-Each has a contrast of at least 3 to white and to the background of a dark page.
+Each has a contrast ratio of at least 3 with white and with the background of a dark page.
 """
 
 _FONTS = {
     "sans-serif": "system-ui, -apple-system, 'Segoe UI', sans-serif",
     "monospace": "ui-monospace, Menlo, 'DejaVu Sans Mono', monospace",
 }
-# The reader may have other fonts than those used for the layout. In nearly all monospace fonts a character is 0.6 of
-# the font size wide.
+# The reader's fonts may differ from the fonts used for the layout. A monospace font keeps the widths of texts, because
+# in nearly all monospace fonts the width of a character is 0.6 times the font size.
 _MONO = "monospace"
 _STYLE = (
     "svg:root{color-scheme:light dark;color:#1f2328}"
@@ -101,10 +101,7 @@ _ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
 
 
 def require_plots() -> None:
-    """Raise `MissingError` if the package that draws is not installed.
-
-    This check is quick, so call it before the work.
-    """
+    """Raise `MissingError` if the package that draws plots is not installed. Call this before a long computation."""
     if importlib.util.find_spec("vl_convert") is None:
         raise PackageMissing(
             "plots need the package vl-convert-python, which is not installed", hint=install_hint("plots")
@@ -112,12 +109,13 @@ def require_plots() -> None:
 
 
 def svg_of(spec: Mapping[str, object], *, title: str) -> str:
-    """Return a Vega-Lite specification drawn as SVG.
+    """Draw a Vega-Lite specification, and return the SVG.
 
-    The same specification always produces the same bytes. `title` is the text for screen readers. Data must be in the
-    specification, because URLs in it are not loaded. The channel `description` of a mark becomes its tooltip.
+    The same specification always produces the same bytes. `title` is the text for screen readers. The specification
+    must contain its data, because URLs are not loaded. The channel `description` of a mark becomes its tooltip.
 
-    Raises `MissingError` if the package that draws is not installed, and `ValueError` for an invalid specification.
+    Raises `MissingError` if the package that draws plots is not installed, and `ValueError` if the specification is
+    invalid.
     """
     require_plots()
     import vl_convert
@@ -125,7 +123,8 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     whole = _clean({"background": None, "padding": 10, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
     drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
     name = hashlib.sha256(canonical(whole)).hexdigest()[:8]
-    # Vega counts ids per process. Renumber them per picture, because two pictures on a page must not share ids.
+    # Vega numbers ids in each process. Renumber them in each picture, because two pictures on a page must not share
+    # ids.
     numbers: dict[str, int] = {}
     drawn = _ID.sub(lambda found: f"{found[1]}p{name}-{numbers.setdefault(found[2], len(numbers))}", drawn)
     head, _, body = drawn.partition(">")
@@ -146,10 +145,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _clean(value: object) -> Any:
-    """Remove control characters from the strings of a specification.
-
-    These characters would crash the drawing process.
-    """
+    """Escape control characters in the strings of a specification, because Vega would crash on these characters."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

@@ -1,7 +1,9 @@
-"""Write lint's findings as SARIF 2.1.0 for code scanning.
+"""Write the findings of lint as SARIF 2.1.0 for code scanning.
 
-The format is OASIS sarif-v2.1.0. GitHub reads the part in its "SARIF support for code scanning": a rule's
-`shortDescription` and `help`, one location for each result, and `primaryLocationLineHash` to recognize a result.
+GitHub uses only a part of the format: a rule's `shortDescription` and `help`, one location for each result, and
+`primaryLocationLineHash` to recognize a result.
+
+Sources: OASIS sarif-v2.1.0; GitHub, "SARIF support for code scanning".
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from patchstack.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _CHECK, _PLACES = "check/", 10
-LARGEST = 5000  # maximum number of results that code scanning keeps
+LARGEST = 5000  # maximum number of results that code scanning stores
 
 
 def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def _id(check: CheckEntry) -> str:
 
 
 def _finding(check: CheckEntry) -> FindingEntry | None:
-    """Return a finding on the definition of a check that does not hold. Return None if the check holds."""
+    """Return a finding on the definition of a check that does not hold, or None if the check holds."""
     if check.verdict == Verdict.PASS:
         return None
     places = "".join(f"; {place.path}:{place.line}: {place.name}" for place in check.places[:_PLACES])

@@ -1,4 +1,4 @@
-"""Show a run against a server on a screen, from its document."""
+"""Show the document of a benchmark run against a server on a screen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
 
 TITLES = ("ms", "mean", "p50", "p90", "p99", "max", "n")
-"""The columns of the table of latencies."""
+"""The column titles of the latency table."""
 _MOST = 5
 
 
@@ -31,7 +31,7 @@ def print_serve(document: ServeDocument) -> None:
 
 
 def about_lines(document: ServeDocument) -> Iterator[str]:
-    """Yield lines about the server and the requests."""
+    """Yield lines that describe the server and the requests."""
     yield f"{document.model or 'the model'} at {document.url}"
     if document.server is not None:
         env = "".join(f" {name}={value}" for name, value in document.server.env.items())
@@ -43,7 +43,7 @@ def about_lines(document: ServeDocument) -> Iterator[str]:
 
 
 def load_words(document: ServeDocument) -> str:
-    """Describe when requests arrive."""
+    """Describe the number of requests and when they are sent."""
     requests = counted(document.requests, "request")
     cap = f", at most {document.concurrency} in flight" if document.concurrency else ""
     match document.arrivals:
@@ -93,15 +93,15 @@ def rate_rows(document: ServeDocument) -> Iterator[list[str]]:
         yield ["prefill_tps", _number(row.prefill_tps), f"{document.prompt or 0:,} prompt tokens / ttft_max"]
     if document.goodput is not None:
         bounds = ", ".join(f"{name} {value:g} ms" for name, value in document.slo.items())
-        yield ["goodput", f"{document.goodput:.3f} req/s", f"{document.good} of {document.requests} kept {bounds}"]
+        yield ["goodput", f"{document.goodput:.3f} req/s", f"{document.good} of {document.requests} met {bounds}"]
     for name, value in document.more.items():
-        yield [name, f"{value:,.0f}", "as the server says"]
+        yield [name, f"{value:,.0f}", "reported by the server"]
     if document.server is not None and document.server.graphs_reused is not None:
-        yield ["graphs reused", f"{document.server.graphs_reused:,}", "as the server says"]
+        yield ["graphs reused", f"{document.server.graphs_reused:,}", "reported by the server"]
 
 
 def outcome_lines(document: ServeDocument) -> Iterator[str]:
-    """Yield failures, marks, the cross-check, the load of the client, and whether the run is valid.
+    """Yield the failures, the cross-check, the marks, the load of the client, and whether the run is valid.
 
     The cross-check compares the client's totals with the counters of the server.
     """
@@ -137,4 +137,4 @@ def _tps(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:,.2f}"
+    return "unknown" if value is None else f"{value:,.2f}"

@@ -1,6 +1,7 @@
-"""Write a run against a server as one HTML page.
+"""Create an HTML page that shows a benchmark run against a server.
 
-The page contains tables, the load over time, distributions, and a timeline of the requests.
+The page contains tables and plots of the load over time, the distributions of latencies, and a timeline of the
+requests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A table of the page."""
+    """A table of the page, with its title and the lines below it."""
 
     title: str
     table: Table
@@ -31,16 +32,16 @@ class _Section:
 
 
 def require_page() -> None:
-    """Raise `MissingError` if no page can be made. Call this before the work."""
+    """Raise `MissingError` if no page can be created. Call this before the run starts."""
     require_pages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """The gaps in the streams of all requests, in ms.
+    """The gaps in the streams of all answered requests, in ms.
 
-    `tokens` contains the gaps between tokens (ITL); it is empty if the token count of a chunk is unknown. `chunks`
-    contains the gaps between chunks with content (ICL).
+    `tokens` contains the gaps between tokens (ITL). A stream with a chunk whose number of tokens is unknown adds none.
+    `chunks` contains the gaps between chunks with content (ICL).
     """
 
     tokens: Sequence[float]
@@ -48,7 +49,7 @@ class Gaps:
 
 
 def page_of(document: ServeDocument, gaps: Gaps) -> str:
-    """Return the page.
+    """Return the page as HTML.
 
     If the package that draws plots is not installed, the page contains only tables and a note.
     """
@@ -61,15 +62,15 @@ def page_of(document: ServeDocument, gaps: Gaps) -> str:
             _Section(
                 title="Latencies",
                 table=Table(titles=TITLES, rows=list(latency_rows(document)), styles={}),
-                lines=["TTFT: first content less start. ICL: between chunks. ITL: between tokens. TPOT: a token."],
+                lines=["TTFT: start to first content. ICL: between chunks. ITL: between tokens. TPOT: per token."],
             ),
             _Section(title="Rates", table=rates, lines=[]),
             *_failures(document),
         ],
         plots=list(_plots(document, gaps)) if draws else [],
         notes=(
-            "Tokens are those that the server counted.",
-            "In an open loop every latency counts from the planned time, elsewhere from when the request was sent.",
+            "Token counts come from the server.",
+            "In an open loop, latencies start at the planned time. Otherwise they start when the request is sent.",
         ),
     )
 
@@ -123,13 +124,13 @@ def _load(document: ServeDocument) -> Plot:
             "color": {"field": "state", "type": "nominal", "title": None},
         },
     }
-    return Plot(title="Load", caption="Streams in flight over the run.", spec=spec)
+    return Plot(title="Load", caption="The number of streams in flight over time.", spec=spec)
 
 
 def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -> Plot:
     """Return a plot of the cumulative distribution of each set of values.
 
-    The axis is logarithmic, so that the tails are visible.
+    The axis of the values is logarithmic, so that the tails are visible.
     """
     points = [
         {"value": max(value, 0.01), "share": share, "of": name}
@@ -149,11 +150,11 @@ def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -
         },
     }
     counts = ", ".join(f"{len(values):,} {name}".rstrip() for name, values in sets.items())
-    return Plot(title=title, caption=f"The share of {counts} up to each length.", spec=spec)
+    return Plot(title=title, caption=f"The cumulative distribution. Number of values: {counts}.", spec=spec)
 
 
 def _shares(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield a sample of the values in ascending order, each with the percentage of values that are not larger."""
+    """Yield selected values in ascending order, each with the percentage of values that are not larger."""
     ordered = sorted(values)
     for at in sorted({round(step * (len(ordered) - 1) / _MOST_POINTS) for step in range(_MOST_POINTS + 1)}):
         yield ordered[at], 100 * (at + 1) / len(ordered)
@@ -183,5 +184,6 @@ def _timeline(document: ServeDocument) -> Plot:
             "color": {"field": "state", "type": "nominal", "title": None},
         },
     }
-    more = f" The first {len(rows)} of {len(document.answers)}." if len(rows) < len(document.answers) else ""
+    shown = f"Only the first {len(rows)} of {len(document.answers)} requests are shown."
+    more = f" {shown}" if len(rows) < len(document.answers) else ""
     return Plot(title="Timeline", caption=f"The phases of each request.{more}", spec=spec)

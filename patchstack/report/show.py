@@ -1,4 +1,4 @@
-"""Show `patchstack show` as text, with colour on a terminal."""
+"""Show a patch as text for `patchstack show`, with colour on a terminal."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from patchstack.series.status.surface import FileCount, ReadableDiff
 _METADATA = (SWITCH, DEFAULT, GATES, NEW_GATES, GROUP, UPSTREAM, REPLACES, SCOPE, REASON, DROP_WHEN, DROP_CHECK)
 
 Line = tuple[str, str]
-"""A line of text and its style."""
+"""A line of text, and its style."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPatch:
     """One patch of a series.
 
-    `tree_before` and `tree` are the prefix trees before and after the patch, None if unknown. `fork_commit` is the
-    commit that the patch mirrors, and `commit_from` the source of that id. `state` and `detail` are the results of
-    verify.
+    `tree_before` and `tree` are the trees before and after the patch, or None if unknown. `fork_commit` is the id of
+    the commit that the patch mirrors, and `commit_from` is the source of this id. `state` and `detail` are the result
+    of verify.
     """
 
     series: str
@@ -99,7 +99,7 @@ def _diff(text: str) -> Iterator[Line]:
 
 
 def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:
-    """Print to stdout, in colour on a terminal. Print plain text elsewhere, and with `plain`."""
+    """Print a patch to stdout. Colour is used on a terminal, unless `plain` is true."""
     lines = [(printable(_one_line(text)), style) for text, style in show_lines(shown)]
     if plain or not coloured(sys.stdout):
         print("\n".join(text for text, _ in lines))

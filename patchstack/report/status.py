@@ -1,4 +1,4 @@
-"""Show `patchstack status`: one screen for each series, and the table of the surface."""
+"""Show the result of `patchstack status`: one screen for each series, and tables of its patches and its surface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUBJECT = 80
 
 
 def status_lines(status: SeriesStatus) -> Iterator[str]:
-    """Yield the screen of a series, except its last line."""
+    """Yield the lines that show the state of a series. `next_line` returns the last line."""
     yield status.series
     for name, text in (
         ("pin", _pin(status.pin)),
@@ -114,7 +114,7 @@ def _surface(surface: Surface) -> str:
 
 
 def _costliest(surface: Surface) -> list[str]:
-    """Return the files that probably need the most work at a pin bump."""
+    """Return the upstream files that probably need the most work when the pin moves."""
     return [
         f"{file.path}: {counted(file.hunks, 'place')}, +{file.inserted} -{file.changed}, "
         f"by {counted(len(file.patches), 'patch', 'patches')}"
@@ -123,7 +123,7 @@ def _costliest(surface: Surface) -> list[str]:
 
 
 def patches_table(status: SeriesStatus) -> Table:
-    """Return a table of every patch: its state according to verify, and the metadata of its trailers.
+    """Return a table of all patches, with their states according to verify and the metadata from their trailers.
 
     Empty columns are omitted.
     """
@@ -144,9 +144,9 @@ def patches_table(status: SeriesStatus) -> Table:
 
 
 def surface_table(surface: Surface) -> Table:
-    """Return a table of all files of the surface.
+    """Return a table of all files that the series changes or adds.
 
-    Upstream's files come first, in descending order of cost, then our own files.
+    Upstream files come first, in descending order of cost. The files that the series adds come last.
     """
     rows = [
         (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 VERDICTS = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
-"""The style of each verdict. The word is always printed."""
+"""The style of each verdict. Verdicts are always printed as words too, because a colour alone is not enough."""
 
 _TALK = {"error:": "bold red", "warning:": "yellow", "hint:": "cyan", **VERDICTS}
 _CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -34,7 +34,8 @@ class When(StrEnum):
     NEVER = "never"
 
 
-_manner = [(When.AUTO, False, False)]  # --color, --quiet, error codes; not a class, because imports are slow
+# The values are --color, --quiet, and whether error codes are shown. A class would slow down the import of this module.
+_manner = [(When.AUTO, False, False)]
 
 
 @contextmanager
@@ -51,13 +52,16 @@ def manners() -> Iterator[None]:
 
 
 def choose(*, color: When | None = None, quiet: bool = False, coded: bool = False) -> None:
-    """Set the output options of a command line. With `coded`, errors are shown with their codes."""
+    """Set the output options of a command line. Options that are not given do not change.
+
+    `coded` means that errors are shown with their codes.
+    """
     before, hushed, with_codes = _manner[0]
     _manner[0] = (color or before, quiet or hushed, coded or with_codes)
 
 
 def quiet() -> bool:
-    """Return whether only results and errors are wanted."""
+    """Return whether only results and errors are printed (`--quiet`)."""
     return _manner[0][1]
 
 
@@ -70,9 +74,9 @@ _besides: list[Callable[[], AbstractContextManager[None]]] = []
 
 
 def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-    """Register a context manager that hides a changing line of a terminal.
+    """Register a context manager that hides the status line of a terminal while other text is printed.
 
-    `printing` enters it. Return a function that unregisters it.
+    `printing` enters the context manager. Return a function that unregisters it.
     """
     _besides.append(aside)
     return lambda: _besides.remove(aside)
@@ -80,7 +84,7 @@ def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], No
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Hide the changing line of a terminal while the block prints other text."""
+    """Hide the status line of a terminal while the block prints other text."""
     if _besides:
         with _besides[-1]():
             yield
@@ -89,14 +93,14 @@ def printing() -> Iterator[None]:
 
 
 def terminal(stream: Stream) -> bool:
-    """Return whether the stream is a terminal that can do more than print lines."""
+    """Return whether the stream is a terminal that supports control sequences."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def coloured(stream: Stream) -> bool:
-    """Return whether the stream gets colour.
+    """Return whether output to the stream uses colour.
 
-    The first of these that is set decides: `--color`, NO_COLOR, FORCE_COLOR. Otherwise, a terminal gets colour.
+    The first of `--color`, NO_COLOR and FORCE_COLOR that is set decides. If none is set, terminals use colour.
     """
     chosen = _manner[0][0]
     if chosen is not When.AUTO:
@@ -109,17 +113,14 @@ def coloured(stream: Stream) -> bool:
 
 
 def paint(text: str, style: str, stream: Stream) -> str:
-    """Return the text with its style, such as `bold red`, if the stream gets colour."""
+    """Return the text in a style, such as `bold red`, if output to the stream uses colour."""
     if not style or not coloured(stream):
         return text
     return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
 
 
 def paint_words(text: str, stream: Stream) -> str:
-    """Return the text with colour on the first word of a line.
-
-    The word must be a verdict, `error:`, `warning:` or `hint:`.
-    """
+    """Colour the first word of each line if the word is a verdict, `error:`, `warning:` or `hint:`."""
     return "\n".join(_line(line, stream) for line in text.split("\n")) if coloured(stream) else text
 
 

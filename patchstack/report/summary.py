@@ -1,4 +1,4 @@
-"""Write documents as a step summary in Markdown, with all untrusted text escaped."""
+"""Write documents as a step summary in Markdown. All untrusted text is escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.report.documents.verify import VerifyDocument
 from patchstack.report.text import block, code, counted, cut, folded, patch_count, table
 from patchstack.verdict import Verdict
 
-# A step summary may have up to 1 MiB.
+# GitHub accepts step summaries of up to 1 MiB.
 LARGEST = 1000 * 1024
 _FOLDED_ABOVE = 25
 _SHOWN_FINDINGS = 200
@@ -23,12 +23,12 @@ _HOLDS = {True: "holds", False: "does not hold", None: "not compared"}
 
 
 def summary(parts: Sequence[Sequence[str]], size: int = LARGEST) -> str:
-    """Join the parts into one text of limited size, in bytes."""
+    """Join the parts into one text of at most `size` bytes."""
     return cut([line for part in parts for line in (*part, "")], size)
 
 
 def part(document: Report) -> list[str]:
-    """Return one document as lines of Markdown."""
+    """Convert a document to lines of Markdown."""
     match document:
         case FailedDocument():
             return _failed(document)
@@ -45,12 +45,12 @@ def part(document: Report) -> list[str]:
 
 
 def failure(command: str, code_: int, talk: str) -> list[str]:
-    """Return the output of a command that ended without printing a document."""
+    """Return the exit status and the last output of a command that printed no document, as lines of Markdown."""
     lines = [line for line in talk.splitlines() if line.strip()][-40:]
     return [
         f"### patchstack {code(command)}: exit {code_}",
         "",
-        *(block(lines, "text") if lines else ["It printed nothing."]),
+        *(block(lines, "text") if lines else ["The command printed no output."]),
     ]
 
 
@@ -70,7 +70,7 @@ def _verify(document: VerifyDocument) -> Iterator[str]:
         + (
             f"expected is {code(document.expected_tree)}, from {code(document.expected_from or '')}."
             if document.expected_tree
-            else "there is nothing to compare it with."
+            else "there is no tree to compare this tree with."
         )
     )
     yield ""
@@ -144,7 +144,10 @@ def _lint(document: LintDocument) -> Iterator[str]:
 
 
 def canary_part(document: CanaryDocument) -> Iterator[str]:
-    """Yield the result for a series on a newer upstream: the patches that apply, and what breaks the others."""
+    """Yield the result for a series on a newer upstream, as lines of Markdown.
+
+    The lines show which patches apply, and which upstream commits break the other patches.
+    """
     upstream = document.upstream
     word = "applies to" if document.applies else "does not apply to"
     yield f"### canary {code(document.series)}: {word} upstream {code(upstream.commit[:12])}"
@@ -241,7 +244,7 @@ def _verdict(verdict: str) -> str:
 
 
 def in_a_line(document: Report) -> str:
-    """Return one document as a line for a log."""
+    """Summarize a document in one line for a log."""
     name = f"{command_of(document)} {subject_of(document)}"
     match document:
         case FailedDocument():

@@ -1,4 +1,4 @@
-"""Show `patchstack sync` on a screen: why it stopped, its progress, and the report of a finished sync."""
+"""Show a sync on a screen: its progress, why it stopped, and the report after it finished."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _STYLES = {
     "landed": "cyan",
     "not carried": "red",
 }
-_REGIONS = 3  # maximum number of places shown for a file
-_LINES = 8  # maximum number of lines shown for a side
-_SETTINGS = 12  # maximum number of options that are named
+_REGIONS = 3  # maximum number of conflicting regions that are shown for a file
+_LINES = 8  # maximum number of lines that are shown for a side of a conflict
+_SETTINGS = 12  # maximum number of names that a line lists
 
 
 def stop_lines(state: SyncState) -> Iterator[str]:
-    """Yield the conflict of the current patch, and the possible next steps."""
+    """Yield why the sync stopped at the current patch, and the possible next steps."""
     stop = stop_entry(state)
     if stop is not None and state.phase is Phase.EDITING:
         yield from _editing_lines(state, stop)
@@ -77,7 +77,7 @@ def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
 def _collision(collision: CollisionEntry) -> Iterator[str]:
     yield f"{collision.path}: {collision.how}"
     for mover in collision.upstream:
-        # On GitHub a subject ends with the pull request's number.
+        # The number of the pull request is not shown separately, because on GitHub the subject ends with this number.
         count = mover.lines
         share = f"{count} of the colliding lines" if count > 1 else "one of the colliding lines" if count else "near it"
         who = f"{mover.author}, {mover.date}, {share}"
@@ -198,7 +198,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def standing_line(state: SyncState) -> str:
-    """Return the progress of a sync in one line."""
+    """Return a line that shows the progress of a sync."""
     done = sum(item.fate.value != "pending" for item in state.items)
     return (
         f"{state.series}: sync to {state.to_name} ({state.to[:12]}): {state.phase.value}, {done} of {len(state.items)}"
@@ -206,7 +206,7 @@ def standing_line(state: SyncState) -> str:
 
 
 def next_line(state: SyncState) -> str:
-    """Return the line with the next step."""
+    """Return the line that states the next step."""
     if state.phase is Phase.READY:
         if state.report is not None and state.report.get("checks") is not None:
             return f"next: patchstack sync {state.series} --continue checks again, and moves the pin if all holds"

@@ -1,6 +1,6 @@
 """Print tables.
 
-On a terminal, they are fitted to its width. Elsewhere, every cell is printed in full.
+On a terminal, tables are fitted to its width. Otherwise, every cell is printed in full.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Give(Enum):
-    """How a column shrinks on a narrow terminal. An undeclared column keeps every cell whole, on one line.
+    """How a column shrinks on a narrow terminal. A column without such a value is never wrapped or cut.
 
-    FOLD is for prose: it is wrapped, and a word that is too long for a line is broken. WORDS is for figures and short
-    phrases, which are wrapped at spaces only. MIDDLE is for paths: the middle is omitted, and more of the end than of
-    the start is shown. SPARE is for a column that is shown only if there is room, on one line, cut at the end.
+    FOLD is for prose. It is wrapped, and a word that is too long for a line is broken. WORDS is for figures and short
+    phrases, which are wrapped only at spaces. MIDDLE is for paths. Their middle is omitted, and more of the end than of
+    the start is shown. SPARE is for a column that is shown only if there is room. Its cells are cut at the end.
     """
 
     FOLD = auto()
@@ -43,9 +43,9 @@ _SPARE = 24  # minimum width of a spare column
 class Table:
     """The column titles and rows of a table, as text.
 
-    `styles` maps the text of a cell to a colour. A meaning is never shown by colour alone. `gives` maps the titles of
-    the columns that may shrink on a terminal to how they shrink. Other columns, such as ids, verdicts, numbers and
-    names, are never cut.
+    `styles` maps the text of a cell to a colour. A colour must not be the only sign of a meaning. `gives` states how
+    columns shrink on a narrow terminal, by column title. Other columns, such as ids, verdicts, numbers and names, are
+    never cut.
     """
 
     titles: Sequence[str]
@@ -57,7 +57,7 @@ class Table:
 def print_table(table: Table) -> None:
     """Print a table to stdout.
 
-    On a terminal, the table is fitted to its width. Elsewhere, every cell is printed in full.
+    On a terminal, the table is fitted to its width. Otherwise, every cell is printed in full.
     """
     table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
     if terminal(sys.stdout):
@@ -70,7 +70,7 @@ def print_table(table: Table) -> None:
 
 
 def plain_lines(table: Table) -> list[str]:
-    """Return lines in which columns are padded to their widest cell and separated by two spaces."""
+    """Return the table as lines. Columns are padded to their widest cell and separated by two spaces."""
     return ["  ".join(cells).rstrip() for cells in _padded(table)]
 
 
@@ -90,7 +90,7 @@ def _painted(table: Table) -> list[str]:
 
 
 def print_fitted(table: Table, console: Console) -> None:
-    """Print a table at the width of a rich console.
+    """Print a table that fits the width of a rich console.
 
     If the columns do not fit, each row is printed as a block of lines.
     """
@@ -135,7 +135,7 @@ def _without_spare(table: Table, width: int) -> Table:
 
 
 def _whole(table: Table) -> list[int]:
-    """Return the width of every column when no cell shrinks."""
+    """Return the width of each column at which no cell has to shrink."""
     from rich.cells import cell_len
 
     rows = [table.titles, *table.rows]
@@ -143,9 +143,9 @@ def _whole(table: Table) -> list[int]:
 
 
 def _fitted(table: Table, width: int) -> list[int] | None:
-    """Return the width of every column so that all columns fit.
+    """Return widths at which all columns fit, or None if the columns cannot fit.
 
-    The widest column that may shrink is made smaller. Returns None if the columns cannot fit.
+    The widest column that may shrink is reduced repeatedly, until the columns fit.
     """
     from rich.cells import cell_len
 
@@ -164,7 +164,7 @@ def _fitted(table: Table, width: int) -> list[int] | None:
                 least[column] = max([len(title), *map(cell_len, words)])
             case None:
                 pass
-    # Figures stay on one line while prose can still shrink.
+    # Shrink prose before figures, because figures are hard to read on several lines.
     for giving in ({Give.SPARE}, {Give.FOLD, Give.MIDDLE}, {Give.WORDS}):
         columns = [column for column, title in enumerate(table.titles) if table.gives.get(title) in giving]
         while sum(widths) + _GAP * (len(widths) - 1) > width:
@@ -176,9 +176,9 @@ def _fitted(table: Table, width: int) -> list[int] | None:
 
 
 def _print_blocks(table: Table, console: Console) -> None:
-    """Print every row as lines of title and cell.
+    """Print every row as a block of lines, each with a column title and a cell.
 
-    Used for a terminal that is too narrow for columns. Nothing is cut.
+    This form is for terminals that are too narrow for columns. No cell is cut.
     """
     from rich.table import Table as Grid
     from rich.text import Text
@@ -216,9 +216,9 @@ class _Middle:
 
 
 def middle_out(text: str, width: int) -> str:
-    """Return the text cut to `width` columns of a terminal.
+    """Shorten a text to `width` columns of a terminal by omitting its middle.
 
-    A third is taken from the start, followed by `…` and the end of the text.
+    A third of the width shows the start of the text. It is followed by `…` and the end of the text.
     """
     from rich.cells import cell_len, set_cell_size
 

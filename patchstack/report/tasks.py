@@ -1,4 +1,4 @@
-"""Show long work on stderr: a changing line on a terminal, or a few plain lines elsewhere."""
+"""Show the progress of long tasks on standard error: a status line on a terminal, otherwise a few plain lines."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from patchstack.tasks import Task
 
-_SOON = 0.3  # seconds before an announced task is shown; a cached result is faster than that
+_SOON = 0.3  # seconds before an announced task is shown; a cached result takes less time and shows nothing
 _TICK = 0.25  # seconds between two updates
 _PLAIN = 30.0  # seconds between two lines if stderr is not a terminal
 
 
 class TaskScreen:
-    """Shows the open tasks.
+    """Shows the running tasks. Implements `patchstack.tasks.Watcher`.
 
-    This class is a `patchstack.tasks.Watcher`. `durations` returns the directory in which durations are stored. It is
-    called only if a duration is needed. Durations are also stored with `--quiet`.
+    `durations` returns the directory in which durations of tasks are stored. It is called only if a duration is needed.
+    Durations are also stored with `--quiet`.
     """
 
     def __init__(self, durations: Callable[[], Path], *, stream: TextIO | None = None) -> None:
@@ -48,10 +48,10 @@ class TaskScreen:
         self._plain_at = 0.0
         self._forget = beside(self._aside)
 
-    # Tasks call the following methods, in the main thread
+    # Tasks call the following methods in the main thread.
 
     def began(self, tasks: Sequence[Task]) -> None:
-        """Show the newest task, unless an outer one is already shown."""
+        """Start to show a task, or add an inner task to the status line of its outer task."""
         task = tasks[-1]
         if len(tasks) > 1:
             self._tasks = tuple(tasks)
@@ -64,11 +64,11 @@ class TaskScreen:
             print(printable(task.name), file=self._stream, flush=True)
         if self._ticker is None:
             self._ticker = threading.Thread(target=self._tick, name="patchstack-tasks", daemon=True)
-            with signals_blocked():  # the new thread inherits the blocked signals, so that the main thread gets them
+            with signals_blocked():  # the new thread inherits the mask, so signals are delivered to the main thread
                 self._ticker.start()
 
     def ended(self, tasks: Sequence[Task]) -> None:
-        """Show the outer task again when a task ends. If none is left, restore the terminal."""
+        """Show the outer task again after a task ended. If there is no outer task, clear the status line."""
         self._tasks = tuple(tasks[:-1])
         if self._tasks:
             return
@@ -79,14 +79,14 @@ class TaskScreen:
                 remember_duration(self._durations(), task.key, seconds)
 
     def close(self) -> None:
-        """Restore the terminal and stop."""
+        """Stop the updates and clear the status line."""
         self._forget()
         self._ended.set()
         if self._ticker is not None:
             self._ticker.join(timeout=5)
         self._clear()
 
-    # The ticker thread calls the following methods
+    # The ticker thread calls the following methods.
 
     def _tick(self) -> None:
         while not self._ended.wait(_TICK):
@@ -130,7 +130,7 @@ class TaskScreen:
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """Hide the line while other code prints."""
+        """Hide the status line while other code prints."""
         with self._lock:
             self._clear()
             yield
@@ -146,10 +146,11 @@ def what(tasks: Sequence[Task]) -> str:
 
 
 def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
-    """Return the progress of the tasks.
+    """Return the progress of the tasks as text.
 
-    It contains the elapsed and, if known, the expected time of the outermost task. The expected time is the duration of
-    the last task of the same kind. If no duration is stored, it is computed from the finished items.
+    The text contains the elapsed time of the outermost task and, if known, its expected duration or the time left. The
+    expected duration is that of the last task of the same kind. If it is not stored, the time left is estimated from
+    the finished items.
     """
     elapsed = now - tasks[0].began
     inner = next((task for task in reversed(tasks) if task.total), None)
@@ -164,9 +165,9 @@ def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
 
 
 def fitted(text: str, tail: str, width: int) -> str:
-    """Return the text and its tail in one line of a terminal.
+    """Join a text and its tail into one line of a terminal.
 
-    If the line is too long, the end of the text is cut off, and the tail is kept.
+    If the line is too long, the end of the text is cut off. The tail is cut only if it does not fit by itself.
     """
     from rich.cells import cell_len, set_cell_size
 

@@ -1,4 +1,4 @@
-"""Show logs on a screen: counts, contradictions, and the comparison of two logs."""
+"""Show the counts and contradictions of logs on a screen, and the comparison of two logs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _INVALID = Verdict.INVALID.value
 
 
 def print_traced(traced: Traced, *, everything: bool = False) -> None:
-    """Print the contents of a log.
+    """Print the contents of a log: lines that describe the log and its traces, then tables.
 
-    Each log and each trace has a line, and the tables follow. Without `everything`, tables contain only the rows with
-    the most calls.
+    If `everything` is false, a table by shape or tensors contains only the rows with the most calls.
     """
     for line in log_lines(traced):
         print(printable(line))
@@ -47,10 +46,9 @@ def print_traced(traced: Traced, *, everything: bool = False) -> None:
 
 
 def log_lines(traced: Traced) -> Iterator[str]:
-    """Yield a line for the log, then one for each trace.
+    """Yield lines that describe a log, then a line for each trace.
 
-    The line of a trace contains the number of records, the total, and the number of records in an incomplete last
-    graph.
+    The line of a trace shows the numbers of its records, summaries, damaged or dropped records, and graphs.
     """
     reading = traced.reading
     yield f"{traced.name}: {_many(reading.lines, 'line')}, {reading.size:,} bytes"
@@ -58,10 +56,10 @@ def log_lines(traced: Traced) -> Iterator[str]:
         if source.changed:
             yield f"  {source.name}: {source.changed}"
     if reading.overlong:
-        yield f"  {_many(reading.overlong, 'line')} too long to keep: only the end was read"
+        yield f"  {_many(reading.overlong, 'line')} too long: only the end was read"
     if reading.has_unended:
-        what = f": it names a record of {reading.unended}" if reading.unended else ""
-        yield f"  the last line has no end and is not counted{what}"
+        what = f" (a record of {reading.unended})" if reading.unended else ""
+        yield f"  the last line is incomplete and is not counted{what}"
     for trace in reading.traces:
         yield f"  {trace.name}: {_extent(trace)}" + (f"; {_INVALID}: see below" if traced.contradicts(trace) else "")
 
@@ -116,12 +114,12 @@ def _spread_text(spread: Spread) -> str:
 
 
 def route_table(traced: Traced, rows: Sequence[Row]) -> Table:
-    """Return calls and work by trace, route and type."""
+    """Return a table of calls and work by trace, and by route with types."""
     return _filled(["trace", "route", *_FIGURES], [[row.trace, row.route, *_figures(traced, row)] for row in rows])
 
 
 def about_table(traced: Traced, rows: Sequence[Row], about: str) -> Table:
-    """Return calls and work of one trace by route, and by shape or tensors."""
+    """Return a table of the calls and work of one trace, by route and by shape or tensors."""
     return _filled(["route", about, *_FIGURES], [[row.route, row.about, *_figures(traced, row)] for row in rows])
 
 
@@ -138,7 +136,7 @@ def _figures(traced: Traced, row: Row) -> list[str]:
 
 
 def _filled(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return the table without its empty columns."""
+    """Return a table of these rows, without the optional columns that are empty."""
     empty = [at for at, name in enumerate(titles) if name in _OPTIONAL and all(row[at] in ("-", "0") for row in rows)]
     return Table(
         titles=[name for at, name in enumerate(titles) if at not in empty],
@@ -154,7 +152,7 @@ _UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")
 
 
 def scaled(number: int | None) -> str:
-    """Return a number with three digits: `12.3 G`. Return `-` if the number is unknown."""
+    """Return a number with three digits and a unit prefix, for example `12.3 G`. An unknown number becomes `-`."""
     if number is None:
         return "-"
     for unit, letter in _UNITS:
@@ -173,22 +171,25 @@ def fact_table(traced: Traced) -> Table:
         for one in traced.facts
     ]
     return Table(
-        titles=("from", "figure", "value", "what to know"),
+        titles=("from", "figure", "value", "note"),
         rows=rows,
         styles={},
-        gives={"figure": Give.WORDS, "value": Give.WORDS, "what to know": Give.WORDS},
+        gives={"figure": Give.WORDS, "value": Give.WORDS, "note": Give.WORDS},
     )
 
 
 def answer_table(traced: Traced) -> Table:
-    """Return a table of expectations, each with what the log shows about it."""
+    """Return a table of expectations, with their verdicts and what the log shows."""
     rows = [(one.expectation.text, verdict_of_answer(one).value, one.why) for one in traced.answers]
     gives = {"expected": Give.WORDS, "found": Give.WORDS}
     return Table(titles=("expected", "verdict", "found"), rows=rows, styles=VERDICTS, gives=gives)
 
 
 def print_checks(traced: Traced, *, everything: bool = False) -> None:
-    """Print the checks that fail or cannot be judged, then one verdict. With `everything`, print all checks."""
+    """Print the checks that fail or cannot be judged, then the combined verdict.
+
+    If `everything` is true, print all checks.
+    """
     found = [one for one in traced.findings if everything or one.holds is not True]
     for line in log_lines(traced):
         print(printable(line))
@@ -267,12 +268,12 @@ def pair_table(pairs: Sequence[Pair], by: str) -> Table:
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the conclusions of the comparison as sentences."""
+    """Yield the conclusions of a comparison."""
     for names, which in ((comparison.only_first, "A"), (comparison.only_second, "B")):
         if names:
             yield f"only {which} has records of {', '.join(names)}"
     if comparison.bounded:
-        yield f"not all records were kept of {', '.join(comparison.bounded)}: counts are of the first ones"
+        yield f"the records of {', '.join(comparison.bounded)} are incomplete: only the first records are counted"
     if comparison.replayed is not None:
         first, second = comparison.replayed
         yield f"CUDA graphs were replayed {first:,} times in A, {second:,} in B: a replayed graph leaves no records"

@@ -1,6 +1,7 @@
-"""Plot a log.
+"""Plot the figures of a log.
 
-The plots show shapes by route, the tokens that a server admits in each step, and the reuse of graphs over time.
+The plots show the calls by shape and route, the tokens that a server admits in each step, and the number of reused
+graphs over time.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ _LINE = 54  # maximum length of a label
 
 
 def prepare(directory: Path) -> None:
-    """Raise an error if the plots cannot be written.
+    """Check that plots can be written to a directory.
 
-    Raises `MissingError` if the package that draws is missing, and `UsageError` if the path cannot be a directory.
+    Raises `MissingError` if the package that draws plots is not installed, and `UsageError` if `directory` is not a
+    directory.
     """
     require_plots()
     if directory.exists() and not directory.is_dir():
-        raise BadPath(f"{directory} is not a directory", hint="--plots names the directory for the plots")
+        raise BadPath(f"{directory} is not a directory", hint="name a directory for the plots: --plots DIR")
 
 
 def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
-    """Write every plot for which the log contains figures, and yield the path of each.
+    """Write every plot for which the log contains figures, and yield the paths of the plots.
 
-    Raises `UsageError` if the log has no figures.
+    Raises `UsageError` if the log contains no figures to plot.
     """
     specs = list(plot_specs(traced))
     if not specs:
         raise InputUnreadable(
-            f"{traced.name} has nothing to plot", hint="plots show routes and shapes, server steps, and reused graphs"
+            f"{traced.name} contains no figures to plot",
+            hint="use a log with routes and shapes, server steps, or reused graphs",
         )
     directory.mkdir(parents=True, exist_ok=True)
     for name, title, spec in specs:
@@ -52,12 +55,12 @@ def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
 def plot_specs(traced: Traced) -> Iterator[tuple[str, str, Spec]]:
     """Yield the file name, title and specification of each plot."""
     for trace in traced.reading.traces:
-        invalid = ("INVALID: the records contradict",) if traced.contradicts(trace) else ()
+        invalid = ("INVALID: the records are contradictory",) if traced.contradicts(trace) else ()
         if has_routes(trace):
             title = f"{trace.name}: calls by shape"
             yield f"shapes-{_file_name(trace.name)}", title, shapes_spec(trace, title, invalid)
         if trace.points is not None and trace.points.values:
-            title = f"{trace.name}: tokens admitted a step"
+            title = f"{trace.name}: tokens admitted per step"
             yield f"steps-{_file_name(trace.name)}", title, steps_spec(trace.points, title, invalid)
     reused = traced.reading.log.reused
     if reused is not None and reused.values:
@@ -70,10 +73,10 @@ def _file_name(name: str) -> str:
 
 
 def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Return a bar plot of the calls for the most frequent shapes, coloured by route.
+    """Return a bar plot of the calls with the most frequent shapes, coloured by route.
 
-    A shape is written above its bar, because it is too long for the space beside the bar on a narrow page. The part
-    that all shapes share is written once, under the title.
+    Each shape is written above its bar, because it would be too long to fit beside the bar on a narrow page. The part
+    that all shapes have in common is written once, under the title.
     """
     rows = by_shape(trace)
     totals: dict[str, int] = {}
@@ -132,7 +135,7 @@ _NUMBERS = {
 def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
     """Return a plot of the decode and prompt tokens of each step, in order.
 
-    If there are many steps, each point is the mean of several.
+    If there are many steps, each bar is the mean of several steps.
     """
     values: list[dict[str, object]] = []
     step = 1
@@ -164,10 +167,7 @@ def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
 
 
 def reused_spec(points: Points, title: str) -> Spec:
-    """Return a plot of the number of graphs that llama.cpp has reused so far.
-
-    The lines of its log are read in order.
-    """
+    """Return a plot of the number of graphs that llama.cpp has reused so far, by line of the log."""
     values: list[dict[str, object]] = []
     line = 0
     for count, (total,) in zip(points.counts, points.values, strict=True):

@@ -1,4 +1,4 @@
-"""Show `patchstack verify` as a table and a summary line."""
+"""Show the result of `patchstack verify` as a table, a summary line, and explanations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_STYLES = {
 
 
 def verify_table(result: Verification) -> Table:
-    """Return a table of every patch: number, subject, prefix tree, fork commit and state.
+    """Return a table with the number, subject, prefix tree, fork commit and state of each patch.
 
     A patch without a unique number is shown by its name.
     """
@@ -58,7 +58,7 @@ def _shared(result: Verification) -> frozenset[int]:
 def truth(result: Verification) -> str:
     """Return the summary line.
 
-    It contains the base, the applied tree, the expected tree with its origin, and whether the series holds.
+    The line states whether the series holds, the base, the applied tree, and the expected tree with its origin.
     """
     word = {True: "holds", False: "does not hold", None: "not compared"}[result.holds]
     expected = "nothing to compare with"
@@ -71,7 +71,7 @@ def truth(result: Verification) -> str:
 
 
 def explanation(result: Verification) -> Iterator[str]:
-    """Yield the lines after the table: every problem, then the drift in sentences and hunks."""
+    """Yield the lines after the table: the problems of patches, then the drift as sentences and hunks."""
     shown_as_drift = {patch.file for patch in result.drift.patches} if result.drift else set()
     inherited: dict[str, list[str]] = {}
     shared = _shared(result)
@@ -94,10 +94,7 @@ def explanation(result: Verification) -> Iterator[str]:
 
 
 def _span(numbers: list[str]) -> str:
-    """Return the numbers as text for a sentence.
-
-    If there are many, only the first and the last are named.
-    """
+    """Return patch numbers as text. If there are more than six, only the first and the last are named."""
     return ", ".join(numbers) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]} ({len(numbers)} patches)"
 
 

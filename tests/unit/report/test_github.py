@@ -83,7 +83,7 @@ def test_the_worst_come_first_and_the_rest_are_counted() -> None:
     one = Annotation(level=Level.ERROR, title="t", message="bad")
     told = list(commands([*many, one]))
     assert told[0] == "::error title=t::bad"
-    assert told[-1] == "::notice title=patchstack::and 3 more of level warning: see the summary"
+    assert told[-1] == "::notice title=patchstack::3 more annotations of level warning are omitted: see the summary"
     assert len(told) == SHOWN + 2
 
 

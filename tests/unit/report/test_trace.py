@@ -85,7 +85,7 @@ def test_a_contradiction_is_told_with_both_sides(tmp_path: Path) -> None:
 def test_the_lines_above_the_tables_say_what_is_missing(tmp_path: Path) -> None:
     one = traced(tmp_path, "cuda-moe-bounded-40", more="trace_serving step=1 decode")
     lines = list(log_lines(one))
-    assert "  the last line has no end and is not counted: it names a record of serving" in lines
+    assert "  the last line is incomplete and is not counted (a record of serving)" in lines
     (shape,) = [line for line in lines if line.startswith("  moe_mmq_shape: ")]
     assert shape == (
         "  moe_mmq_shape: 40 records, 1 summary, 323 more dropped by the limit, 4 whole graphs of 9 calls,"

@@ -191,7 +191,7 @@ def test_plots_are_written_and_a_missing_package_is_said_first(
     assert {"shapes-mul_mat_route.svg", "steps-serving.svg", "graphs-reused.svg"} <= names
     assert f"wrote {tmp_path}/plots/steps-serving.svg" in capsys.readouterr().err
     nothing = run_cli("trace", "read", written(tmp_path, GTRACE), "--plots", tmp_path / "other")
-    assert (nothing.code, "has nothing to plot" in nothing.stderr) == (2, True)
+    assert (nothing.code, "contains no figures to plot" in nothing.stderr) == (2, True)
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vl_convert" else found(name))
     missing = run_cli("trace", "read", "none.log", "--plots", tmp_path / "more")

@@ -200,7 +200,9 @@ def test_drafted_tokens_come_several_a_step(tmp_path: Path) -> None:
     assert first.decode_seconds is None
 
 
-@pytest.mark.parametrize(("cached", "said"), [(7, "7 prompt tokens were cached"), (None, "the number of cached prompt tokens is unknown")])
+@pytest.mark.parametrize(
+    ("cached", "said"), [(7, "7 prompt tokens were cached"), (None, "the number of cached prompt tokens is unknown")]
+)
 def test_first_tokens_after_a_cache_have_no_floor(tmp_path: Path, cached: int | None, said: str) -> None:
     found = read_runs(served(tmp_path / "run.json", cached=cached))
     assert [row.prefill_seconds for row in found.rows] == [None, None]

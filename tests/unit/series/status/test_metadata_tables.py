@@ -117,11 +117,11 @@ def test_lines_that_end_in_crlf_go_on_doing_so(fork: Fork, patchstack: Patchstac
 @pytest.mark.parametrize(
     ("text", "chosen", "complaint"),
     [
-        ("nothing\n", False, "there is no place for s"),
-        ("<!-- patchstack: series t -->\n<!-- /patchstack -->\n", True, "there is no place for s"),
-        ("<!-- patchstack: series t -->\n<!-- /patchstack -->\n", False, "doc.md:1: there is no series t"),
+        ("nothing\n", False, "the table of s has no place"),
+        ("<!-- patchstack: series t -->\n<!-- /patchstack -->\n", True, "the table of s has no place"),
+        ("<!-- patchstack: series t -->\n<!-- /patchstack -->\n", False, "doc.md:1: series t does not exist"),
         ("x\n<!-- patchstack: series s -->\n", False, "the place of s is not closed"),
-        ("<!-- /patchstack -->\n", False, "doc.md:1: <!-- /patchstack --> ends nothing"),
+        ("<!-- /patchstack -->\n", False, "doc.md:1: <!-- /patchstack --> has no opening comment"),
         (
             "<!-- patchstack: series s -->\n<!-- patchstack: series s -->\n<!-- /patchstack -->\n",
             False,
