@@ -15,7 +15,7 @@ from patchstack.workflow.candidate.new_gates import BEFORE
 
 
 def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild], ledger: Path) -> Iterator[str]:
-    """Yield the planned steps in order. For each build, show whether it is already known."""
+    """Yield the planned steps in order. For each build, show whether it is already stored."""
     yield f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:"
     yield f"  verify     the series against the fork at {way.before.oid[:12]}"
     yield "  lint       the series with the candidate"

@@ -87,7 +87,7 @@ def noise_lines(document: BenchDocument) -> Iterator[str]:
     coins = [1 if pair.second == "B" else -1 for pair in pairs]
     for row in document.rows if pairs else ():
         noise = noise_of([math.log(pair.ratios[row.name]) for pair in pairs], coins)
-        alike = "not known" if noise.autocorrelation is None else f"{noise.autocorrelation:+.2f}"
+        alike = "unknown" if noise.autocorrelation is None else f"{noise.autocorrelation:+.2f}"
         second = f"{100 * math.expm1(noise.second):+.1f}%"
         words = f"a pair deviates by {100 * noise.deviation:.1f}%; running second does {second}"
         yield f"{row.name}: {words}; likeness to the pair before {alike}"
@@ -134,7 +134,7 @@ def print_machine(document: BenchMachineDocument) -> None:
     for entry in document.entries:
         speeds = [run.speed for run in entry.runs]
         clocks = [run.clock for run in entry.runs if run.clock is not None]
-        clock = f"{min(clocks):g} to {max(clocks):g} MHz" if clocks else "not told"
+        clock = f"{min(clocks):g} to {max(clocks):g} MHz" if clocks else "unknown"
         rows.append(
             [
                 entry.machine,

@@ -123,7 +123,7 @@ class BuildScreen:
             self._bar = None
 
     def phase(self, name: str) -> None:
-        """Start a phase of the work."""
+        """Show the start of a phase, and reset the progress."""
         text = _PHASES.get(name, name)
         self._reader = ProgressReader()
         self._pulse = Pulse()

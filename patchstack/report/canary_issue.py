@@ -40,8 +40,8 @@ class Issue:
 def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compiled: str = "") -> Issue:
     """Return the issue for the canary documents of all series, and for the builds.
 
-    The issue also stays open if a series could not be examined, or if the build job did not succeed. `run` is the URL
-    of the workflow run. `compiled` is the result of the build job.
+    The issue is open if a series needs work or could not be examined, or if the build job did not succeed. `run` is the
+    URL of the workflow run. `compiled` is the result of the build job.
 
     Raises `UsageError` if there are no canary documents, or if `name` cannot be used in a marker.
     """

@@ -1,4 +1,4 @@
-"""Show `patchstack doctor` as a table, with advice after it."""
+"""Show the result of `patchstack doctor` as a table and as lines of advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show `patchstack export` as a table and one line."""
+"""Show the result of `patchstack export` as a table and a summary line."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 def print_check(check: LedgerCheck, *, details: bool) -> None:
     """Print every decision with its findings.
 
-    Without `details`, only the number of derived statements is printed for each decision.
+    If `details` is false, the number of derived statements is printed instead of these statements.
     """
     for one in check.decisions:
         for line in _lines(one, details=details):

@@ -1,4 +1,7 @@
-"""Create an HTML page without scripts, with tables and with plots that are drawn from Vega-Lite specifications."""
+"""Create HTML pages without scripts.
+
+A page contains tables, and plots that are drawn from Vega-Lite specifications.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def require_page() -> None:
 class Gaps:
     """The gaps in the streams of all answered requests, in ms.
 
-    `tokens` contains the gaps between tokens (ITL). A stream with a chunk whose number of tokens is unknown adds none.
+    `tokens` contains the gaps between tokens (ITL). Streams are skipped if the number of tokens in a chunk is unknown.
     `chunks` contains the gaps between chunks with content (ICL).
     """
 

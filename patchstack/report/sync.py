@@ -98,7 +98,7 @@ def _collision(collision: CollisionEntry) -> Iterator[str]:
 
 
 def sync_table(state: SyncState) -> Table:
-    """Return a table of every patch: its result, and the reason if it was left out."""
+    """Return a table of all patches, with their results and how conflicts were resolved or why patches were omitted."""
     changes = changes_of(state)
     rows = [
         (

@@ -43,9 +43,9 @@ _SPARE = 24  # minimum width of a spare column
 class Table:
     """The column titles and rows of a table, as text.
 
-    `styles` maps the text of a cell to a colour. A colour must not be the only sign of a meaning. `gives` states how
-    columns shrink on a narrow terminal, by column title. Other columns, such as ids, verdicts, numbers and names, are
-    never cut.
+    `styles` maps the text of a cell to a colour. The text must be clear without the colour. `gives` maps the titles of
+    columns to how they shrink on a narrow terminal. Other columns, such as ids, verdicts, numbers and names, are never
+    cut.
     """
 
     titles: Sequence[str]

@@ -40,7 +40,7 @@ def references(text: str) -> str:
 def block(lines: Iterable[str], language: str = "", limit: int = 200) -> list[str]:
     """Return untrusted lines as a fenced block, which no line can end.
 
-    At most `limit` lines are shown. A last line states how many lines were omitted.
+    At most `limit` lines are shown. If there are more, the last line states how many were omitted.
     """
     shown = [printable(line.rstrip("\r\n")).replace("\n", "\\n") for line in lines]
     left = len(shown) - limit

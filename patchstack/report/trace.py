@@ -250,7 +250,7 @@ def _workload(comparison: Comparison) -> str:
 
 
 def pair_table(pairs: Sequence[Pair], by: str) -> Table:
-    """Return a table of the calls of both logs by route, and by `trace` or `shape`."""
+    """Return a table of the calls in both logs, by route and by trace or shape. `by` is `trace` or `shape`."""
     rows = [
         [
             *([one.trace, one.route] if by == "trace" else [one.route, one.about]),

@@ -52,11 +52,11 @@ class Evidence:
         return len(self.cleaned)
 
     def above(self, bound: float) -> tuple[float, ...]:
-        """Return the largest e-value so far of "the effect is above `bound`", once for each pair."""
+        """Return the largest e-value so far of the statement "the effect is above `bound`", after each pair."""
         return _running([one > bound for one in self.cleaned])
 
     def below(self, bound: float) -> tuple[float, ...]:
-        """Return the largest e-value so far of "the effect is below `bound`", once for each pair."""
+        """Return the largest e-value so far of the statement "the effect is below `bound`", after each pair."""
         return _running([one < bound for one in self.cleaned])
 
     def wins(self, bound: float, *, above: bool) -> int:

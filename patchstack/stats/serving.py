@@ -26,8 +26,8 @@ class Stream:
 
     `sent` is the time at which the client sent the request. Latencies are measured from `start`: the planned time in an
     open loop, and `sent` otherwise. `times` contains the arrival time of each chunk with content. It is never empty.
-    `counts` contains, for each of these chunks, the number of tokens so far that the server reported. `ended` is the
-    time at which the response ended. `tokens` is the number of generated tokens, and `prompt` is the number of prompt
+    `counts` contains the total number of tokens that the server reported at each of these chunks. `ended` is the time
+    at which the response ended. `tokens` is the number of generated tokens, and `prompt` is the number of prompt
     tokens. A number that the server did not report is None.
     """
 

@@ -1,4 +1,7 @@
-"""Compare two logs: check that the workloads are the same, and find the routes, types and shapes that differ."""
+"""Compare two logs.
+
+Check that their workloads are the same, and find the routes, types and shapes that differ.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ class Change(StrEnum):
 class Pair:
     """The calls of both logs that have the same route and, if `about` is not empty, the same shape.
 
-    `first` and `second` are the numbers of calls.
+    `first` and `second` are the numbers of calls in the two logs.
     """
 
     trace: str
@@ -188,7 +191,7 @@ def compare(first: Reading, second: Reading) -> Comparison:
     if not both:
         raise SidesNotComparable(
             "the logs have no common trace of routes or shapes",
-            hint="make both logs with the same switch, such as LLAMA_MUL_MAT_ROUTE_TRACE=1000000",
+            hint="record both logs with the same switch, such as LLAMA_MUL_MAT_ROUTE_TRACE=1000000",
         )
     routes: list[Pair] = []
     shapes: list[Pair] = []

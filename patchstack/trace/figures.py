@@ -161,7 +161,7 @@ class Spread:
 
 
 def spread(counts: Mapping[str, int]) -> Spread | None:
-    """Return the distribution of `counts`, which maps each value to its number of calls; None if there are no calls."""
+    """Return the distribution of calls, from the number of calls for each value. Return None if there are no calls."""
     total = sum(counts.values())
     if not total:
         return None

@@ -252,7 +252,7 @@ def read_traced(
 ) -> Traced:
     """Read several logs as one log.
 
-    Raises the same errors as `read_logs`. Raises `MissingError` also if no line is recognized, and `UsageError` also if
+    Raises the same errors as `read_logs`. It also raises `MissingError` if no line is recognized, and `UsageError` if
     an expectation matches several traces.
     """
     reading, sources = read_logs(paths, stdin)

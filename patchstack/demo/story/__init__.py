@@ -1,4 +1,7 @@
-"""Provide the demo's commits: those of the fork, a later commit of the fork, candidates, and later upstream commits."""
+"""Provide the commits of the demo.
+
+They are the commits of the fork, a later commit of the fork, two candidates, and later upstream commits.
+"""
 
 from .candidates import COARSE_KEYS, SHORT_LOG
 from .edits import Commit, Create, Edit, Replace

@@ -16,10 +16,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """An edit that adds a file.
-
-    `source` is the file with its content, as a path relative to `patchstack/demo/fork`.
-    """
+    """An edit that adds a file. Its content is in the file `source`, a path relative to `patchstack/demo/fork`."""
 
     path: str
     source: str

@@ -1,6 +1,6 @@
 """Read files of measured times for `cost compare`.
 
-A file contains rows of llama-batched-bench, a document of `bench`, or a document of `bench serve`.
+A file contains rows of llama-batched-bench, or a document that `patchstack bench` or `patchstack bench serve` printed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
                 rows.append(_timed(shape, f"{name} {side}", speed, options))
     if not rows:
         raise CostUnknown(
-            f"{place}: the comparison has no row with a floor", hint=f"number of counted pairs: {document.counted}"
+            f"{place}: the comparison has no row with a floor",
+            hint=f"a floor needs a row in t/s and at least one counted pair (pairs counted: {document.counted})",
         )
     told = [f"Speeds of {name} are medians of {document.counted} pairs; a single run may be faster."]
     digest = next((sha256 for sha256 in document.models.values() if sha256), None)
@@ -221,7 +222,9 @@ def _serve(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
     options = _options(times.server.args if times.server is not None else (), given)
     rows = tuple(serve_runs.measured_times(times, name, options))
     if not rows:
-        raise CostUnknown(f"{place}: the run has no time with a floor", hint="the server does not report prompt tokens")
+        raise CostUnknown(
+            f"{place}: the run has no time with a floor", hint="use a server that reports the number of prompt tokens"
+        )
     told = [f"{name}: the served model is assumed to be MODEL."]
     if times.cached:
         told.append(f"{name}: {times.cached:,} prompt tokens were cached, so its first tokens have no floor.")

@@ -84,8 +84,8 @@ def read_times(line: bytes, place: str) -> ServeTimes:
 def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> Iterator[Measured]:
     """Yield the times that have a lower bound.
 
-    Each time is meant to be compared with the least possible work: the shortest prompt, all drafted tokens accepted
-    and, for the fastest request, no other stream.
+    The lower bound of each time is computed for the least possible work: the shortest prompt, all drafted tokens
+    accepted and, for the fastest request, no other stream.
     """
     prompts = [one.prompt for one in found.answers if one.prompt]
     streams = max((one.decoding for one in found.load), default=0) or found.concurrency

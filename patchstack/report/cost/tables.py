@@ -121,7 +121,7 @@ def size(count: float | None) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """Return bytes as text in decimal units, which bandwidths use too, for example `19.75 GB`."""
+    """Return bytes as text in decimal units, for example `19.75 GB`. Bandwidths use these units too."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:,.2f} {unit}"

@@ -134,7 +134,7 @@ class MachineRun(Part, frozen=True, kw_only=True):
 
 
 class MachineDrop(Part, frozen=True, kw_only=True):
-    """The reference run since which a machine is slower.
+    """The reference run at which a machine became slower.
 
     `since` is the time of the run. `before` and `after` are the median speeds before and after this time.
     """

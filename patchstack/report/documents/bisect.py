@@ -23,7 +23,7 @@ class TriedEntry(PointEntry, frozen=True, kw_only=True):
     """A point that was tried.
 
     `place` is the position of the point, counted from 0. `code` is the exit code, or null if the command did not run.
-    `seconds` is the wall time. `why` is the reason for a result that the command did not decide.
+    `seconds` is the wall time. `why` is the reason for the result if the command did not decide it, or null.
     """
 
     place: int

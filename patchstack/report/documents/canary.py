@@ -52,8 +52,8 @@ class MendEntry(Part, frozen=True, kw_only=True):
     """Patches to repair together.
 
     `patches` lists the files of the patches that fail by themselves. `commit` is the upstream commit that conflicts
-    with these patches; it is null if unknown. `frees` lists the files of the cascades that apply once these patches are
-    repaired. `freed_count` is the number of these cascades.
+    with these patches; it is null if unknown. `frees` lists the files of later patches that apply once these patches
+    are repaired. `freed_count` is the number of these later patches.
     """
 
     commit: CommitEntry | None
@@ -77,7 +77,7 @@ class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
 
 
 class RenamedEntry(Part, frozen=True, kw_only=True):
-    """A file that moved. `from` is its name at the pin, and `to` the new name."""
+    """A file that moved. `from` is its name at the pin, and `to` is its new name."""
 
     old: str = msgspec.field(name="from")
     new: str = msgspec.field(name="to")
@@ -213,7 +213,7 @@ class DropEntry(Part, frozen=True, kw_only=True):
 
 
 class ParkedEntry(Part, frozen=True, kw_only=True):
-    """A parked patch. `reason` is why it is parked, and `still` is whether it would apply at the tip."""
+    """A parked patch. `reason` states why it is parked, and `still` states whether it would apply at the tip."""
 
     file: str
     number: int | None

@@ -53,10 +53,7 @@ class HardwareEntry(Part, frozen=True, kw_only=True):
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """A check of the machine.
-
-    `allowed` is true if the check may fail.
-    """
+    """A check of the machine. `allowed` is true if the user allows this check to fail."""
 
     name: str
     verdict: str

@@ -23,8 +23,8 @@ class DecisionEntry(Part, frozen=True, kw_only=True):
     """A decision.
 
     `format` is 1 or 2. `counts` is true if the decision is the effective one for a patch. `superseded_by` is the id of
-    a decision. `derived` statements follow from the repository. `asserted` statements cannot be checked with the
-    repository. `wrong` statements contradict the repository.
+    the decision that replaces this decision, or null. `derived` statements follow from the repository. `asserted`
+    statements cannot be checked with the repository. `wrong` statements contradict the repository.
     """
 
     id: str

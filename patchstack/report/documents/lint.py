@@ -30,7 +30,7 @@ class RuleEntry(Part, frozen=True, kw_only=True):
 class FindingEntry(Part, frozen=True, kw_only=True):
     """A finding on a line of a patch file.
 
-    `line` counts from 1. `number` is null if the file's name has no number.
+    `line` is counted from 1. `number` is null if the file's name has no number.
     """
 
     rule: str
@@ -41,7 +41,7 @@ class FindingEntry(Part, frozen=True, kw_only=True):
 
 
 class WaivedEntry(FindingEntry, frozen=True, kw_only=True):
-    """A waived finding, and the reason."""
+    """A waived finding. `why` is the reason for the waiver."""
 
     why: str
 

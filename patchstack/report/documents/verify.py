@@ -71,7 +71,10 @@ class DriftPatchEntry(Part, frozen=True, kw_only=True):
 
 
 class DriftEntry(Part, frozen=True, kw_only=True):
-    """The differences between series and fork, as fixed keywords, sentences, and diffs."""
+    """The differences between series and fork.
+
+    `kinds` contains fixed keywords, and `summary` contains sentences. `patches` contains the diffs.
+    """
 
     kinds: tuple[str, ...]
     summary: tuple[str, ...]
