@@ -217,7 +217,7 @@ class _Repository:
         self.branch(branch)
 
     def branch(self, name: str) -> None:
-        """Create a branch at the current commit, and add later commits to it."""
+        """Create a branch at the current commit. Later commits go to this branch."""
         self._ref = f"refs/heads/{name}"
         if self._head is not None:
             self._repository.references.create(self._ref, self._head, force=True)

@@ -15,7 +15,7 @@ from patchstack.report.documents.bench import BenchDocument
 from patchstack.report.page import Plot, render_page, require_pages
 from patchstack.report.table import Table
 
-_WITHOUT = "The package vl-convert-python is not installed: this page has tables only."
+_WITHOUT = "The package vl-convert-python is not installed: this page contains only tables."
 _SECOND = {"A": "A ran second", "B": "B ran second"}
 
 

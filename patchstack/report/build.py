@@ -129,7 +129,7 @@ class BuildScreen:
         self._pulse = Pulse()
         self._start = time.monotonic()
         if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, description=text, total=None, left="")  # also restart its elapsed time
+            self._bar.reset(self._task, description=text, total=None, left="")  # `reset` restarts the elapsed time
         elif not quiet():
             print(text, file=sys.stderr, flush=True)
 

@@ -71,7 +71,7 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
 
 
 def _fine(document: CanaryDocument) -> bool:
-    """Return whether every patch applies, and no check fails."""
+    """Return whether every patch applies and no check fails."""
     return document.applies and all(one.check.verdict != Verdict.FAIL for one in document.checks)
 
 

@@ -94,7 +94,7 @@ def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
                 "type": "quantitative",
                 "scale": {"domain": [-1, len(commits)], "nice": False, "zero": False},
                 "axis": {
-                    "title": f"upstream commits after the pin, {counted(len(commits), 'commit')} in their order",
+                    "title": f"upstream commits after the pin, {counted(len(commits), 'commit')}, oldest first",
                     "values": [int(index) for index in days],
                     "labelExpr": f"{labels}[datum.value]",
                     "grid": False,

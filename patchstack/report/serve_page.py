@@ -16,7 +16,7 @@ from patchstack.report.serve import TITLES, about_lines, latency_rows, outcome_l
 from patchstack.report.table import Table
 from patchstack.stats.serving import Stream
 
-_WITHOUT = "The package vl-convert-python is not installed: this page has tables only."
+_WITHOUT = "The package vl-convert-python is not installed: this page contains only tables."
 _MOST_ROWS = 200
 _MOST_POINTS = 400
 _MS = 1e6

@@ -150,7 +150,7 @@ def model_lines(model: CostModel) -> Iterator[str]:
     told = f"{counted(model.tensors, 'tensor')}, {gigabytes(model.tensor_bytes)}{files}"
     yield f"model    {model.name} ({model.architecture}): {told}"
     if model.memory is None:
-        yield "memory   not known for this architecture"
+        yield "memory   unknown for this architecture"
         return
     parts = (
         [f"{counted(model.kv_layers, 'layer')} with KV ({size(model.kv_bytes_a_token)} a token)"]

@@ -42,7 +42,7 @@ def test_every_question_is_answered_with_a_document(run_cli: RunCli, model: str)
 
 def test_an_unknown_architecture_has_weights_and_exits_with_3_for_memory(run_cli: RunCli, unknown: str) -> None:
     assert run_cli("cost", "weights", unknown).code == 0
-    assert "not known for this architecture" in run_cli("cost", "report", unknown, "--machine", "gb10").stdout
+    assert "unknown for this architecture" in run_cli("cost", "report", unknown, "--machine", "gb10").stdout
     ran = run_cli("cost", "memory", unknown)
     assert ran.code == 3
     assert "the memory layout of the architecture 'newest' is unknown" in ran.stderr
