@@ -1,7 +1,6 @@
 """Create the same model file as `minillm-make-model --seed N`, without running that program.
 
-The file format is defined in `src/model-io.cpp` of the demo's upstream. The weights are computed as in its
-`model::randomize`.
+The demo's upstream defines the file format in `src/model-io.cpp` and computes the weights in `model::randomize`.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
     """Return the steady window of streams. `at_once` is the number of streams that are in flight at the same time.
 
     The window begins when each of the first `at_once` streams has its first token. It ends when a stream ends and no
-    new stream replaces it. In a burst, that is when the first stream ends. A token counts if it arrives after the
-    window begins and not after the window ends.
+    new stream replaces it. In a burst, that is when the first stream ends. Tokens that arrive exactly at the beginning
+    of the window are not counted; tokens that arrive exactly at its end are counted.
     """
     if len(streams) < at_once or at_once < 1:
         return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")

@@ -42,7 +42,7 @@ NONE = Work(None, None)
 
 
 def work_of(trace: str, values: Mapping[str, Value]) -> Work:
-    """Return the work of a call. `trace` is the name of its trace, and `values` contains the keys of its record."""
+    """Return the work of a call. `trace` is the name of its trace, and `values` is its record."""
     make = _MAKERS.get(trace)
     if make is None:
         return NONE

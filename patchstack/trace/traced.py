@@ -172,7 +172,7 @@ def verdict_of_answer(answer: Answer) -> Verdict:
 
 
 def usable(findings: Sequence[LogCheck]) -> bool:
-    """Return whether every figure of the log may be used, because the log has no contradictions."""
+    """Return whether every figure of the log may be used. A contradiction in the log makes figures unusable."""
     return not any(one.holds is False for one in findings)
 
 

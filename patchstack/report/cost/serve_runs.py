@@ -128,9 +128,10 @@ def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> It
 
 
 def _one_by_one(one: Answer) -> bool:
-    """Return whether the decode time of a request can be computed, because each chunk has one token.
+    """Return whether the decode time of a request can be computed.
 
-    Otherwise, the time between the first and the last chunk does not include all tokens.
+    Each chunk must have one token. Otherwise, the time between the first and the last chunk does not include all
+    tokens.
     """
     return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
 

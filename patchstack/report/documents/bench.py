@@ -56,10 +56,9 @@ class BenchRow(Part, frozen=True, kw_only=True):
 
 
 class BenchReference(Part, frozen=True, kw_only=True):
-    """A reference run: its speed, and the measurements under load.
+    """A reference run, with its speed and the measurements under load.
 
-    The measurements are the clock in MHz, the power in watts, and the temperature in degrees Celsius. Each is null if
-    unknown.
+    `clock` is in MHz, `power` in watts, and `temperature` in degrees Celsius. Each is null if unknown.
     """
 
     speed: float
@@ -121,7 +120,10 @@ class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1
 
 
 class MachineRun(Part, frozen=True, kw_only=True):
-    """A reference run in the history of a machine. The measurements have the units of `BenchReference`."""
+    """A reference run in the history of a machine.
+
+    `clock` is in MHz, `power` in watts, and `temperature` in degrees Celsius. Each is null if unknown.
+    """
 
     at: str
     speed: float
