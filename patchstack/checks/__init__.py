@@ -1,2 +1,4 @@
-"""Check what a patch promises about the source, on any tree. The package has the kinds of checks and the code that runs
-them."""
+"""Check what a patch promises about the source, on any tree.
+
+The package contains the kinds of checks and the code that runs them.
+"""

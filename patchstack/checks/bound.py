@@ -1,6 +1,6 @@
-"""Limit the time of work in this process.
+"""Limit the run time of code in this process.
 
-Without a limit, the search for a regular expression may never end.
+Without a limit, a search with a regular expression may never end.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from types import FrameType
 
 
 class TookTooLong(Exception):
-    """The work did not finish within its time limit."""
+    """The code did not finish within its time limit."""
 
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise `TookTooLong` in the body after this many seconds, even during a search with `re`.
+    """Raise `TookTooLong` in the `with` block after this many seconds, even during a search with `re`.
 
-    Python's `re` checks for signals while it searches. Only the main thread receives signals, so the body has no limit
+    Python's `re` checks for signals while it searches. Only the main thread receives signals, so the block has no limit
     in other threads. A timer that was already running continues afterwards with its remaining time.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -1,10 +1,10 @@
-"""Run a program on this machine in a sandbox without network.
+"""Run a program on this machine in a sandbox without network access.
 
 The program can write only to its working directory and its home directory.
 
-The sandbox uses Linux namespaces of an unprivileged user, through util-linux: a network namespace without interfaces,
-and a mount namespace in which all other directories are read-only. The setup prints a line when it is complete. Output
-without this first line does not come from the program and is ignored.
+The sandbox consists of Linux namespaces, which `unshare` of util-linux creates for an unprivileged user. The network
+namespace has no usable interface. In the mount namespace, all other directories are read-only. The setup prints a line
+when it is complete. Output without this first line does not come from the program.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ class Cage:
 
     @staticmethod
     def opened(printed: bytes) -> tuple[bool, bytes]:
-        """Return whether the sandbox was set up, and the output of the program itself."""
+        """Return whether the sandbox was set up, and the output of the program."""
         head, _, rest = printed.partition(b"\n")
         return head.startswith(_LINE.encode()), rest

@@ -1,4 +1,4 @@
-"""The JSON form of checks, for the documents of `verify`, `lint` and `canary`."""
+"""Define the JSON form of checks for the documents of `verify`, `lint` and `canary`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 
 class SiteEntry(Part, frozen=True, kw_only=True):
-    """A site: a file of the tree and the function in which the pattern matches. If the pattern has a group, `name` ends
-    with a colon and the text of that group."""
+    """A site: a file of the tree, and the function in which the pattern matches.
+
+    If the pattern has a group, `name` ends with a colon and the text of that group.
+    """
 
     path: str
     name: str
 
 
 class PlaceEntry(SiteEntry, frozen=True, kw_only=True):
-    """A match: a line of a file of the tree. Lines start at 1."""
+    """A match: a line in a file of the tree. Line numbers start at 1."""
 
     line: int
 
@@ -30,9 +32,10 @@ class PlaceEntry(SiteEntry, frozen=True, kw_only=True):
 class CheckEntry(Part, frozen=True, kw_only=True):
     """A check and its result.
 
-    `patch` is null for a check of the whole series. `tree` is the tree that was judged; null if it does not exist.
-    `places` are the lines that break the check. `new` and `lost` are the sites that differ from the recorded sites.
-    `output` has the first lines that a command printed. `file` and `line` locate the check in `patchstack.yaml`.
+    `patch` is null for a check of the whole series. `tree` is the tree that was judged. It is null if the tree does not
+    exist. `places` are the lines that break the check. `new` and `lost` are the sites that differ from the recorded
+    sites. `output` contains the first lines that a command printed. `file` and `line` locate the check in
+    `patchstack.yaml`.
     """
 
     name: str
@@ -88,5 +91,5 @@ def site_entry(site: Site) -> SiteEntry:
 
 
 def shown(path: Path) -> str:
-    """Return the path of a workspace file as documents show it."""
+    """Return the path of a workspace file as documents show it, with forward slashes."""
     return path.as_posix()

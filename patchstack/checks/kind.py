@@ -1,4 +1,4 @@
-"""The interface of a kind of check, and the input that it gets."""
+"""Define the interface of a kind of check, and the input of a check."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ S = TypeVar("S")
 class View:
     """The input of a check on one tree.
 
-    `files` are the files that the check judges, sorted by path. `others` are the additional files that it needs.
-    `seconds` is the time limit. `engine` returns the engine for commands, and raises an error if the
-    engine cannot be opened.
+    `files` are the files that the check judges, sorted by path. `others` are additional files that the check needs.
+    `seconds` is the time limit. `engine` returns the engine for commands. It raises an error if the engine cannot be
+    opened.
     """
 
     name: str
@@ -35,10 +35,11 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[S]):
-    """A kind of check. The type parameter makes mypy check that `judge` takes the settings that `read` returns.
+    """A kind of check.
 
-    `read` reports complaints to the node. `needs` returns globs of the files that a check needs but does not judge.
-    `seconds` is the default time limit of a check on one tree.
+    The type parameter makes mypy verify that `judge` accepts the settings that `read` returns. `read` reports problems
+    on the node. `needs` returns globs of the files that a check needs but does not judge. `seconds` is the default time
+    limit of a check on one tree.
     """
 
     name: str

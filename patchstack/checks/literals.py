@@ -1,4 +1,7 @@
-"""Find literal strings that every match of a pattern contains. A file without these strings need not be searched."""
+"""Find literal strings that a pattern needs.
+
+Every match of the pattern contains at least one of the strings. A file without any of them need not be searched.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from typing import Any
 
 
 def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
-    """Return alternatives: every match of the pattern contains at least one of these strings. Return an empty tuple if
-    no alternatives are known.
+    """Return literal strings that a pattern needs.
 
-    This uses Python's parser for patterns, whose output is not documented. If the output cannot be interpreted, the
-    result is empty, and every file is searched.
+    Every match of the pattern contains at least one of them. The strings come from the output of Python's regular
+    expression parser, which is not documented. If that output cannot be interpreted or yields no strings, the result is
+    empty, and every file is searched.
     """
     if pattern.flags & (re.IGNORECASE | re.VERBOSE):
         return ()
@@ -27,8 +30,10 @@ def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
 
 
 def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Return the requirements of a parsed pattern. Each is a tuple of strings. Every match contains at least one of
-    them."""
+    """Return the requirements of a parsed pattern.
+
+    Each requirement is a tuple of strings. Every match contains at least one string of each requirement.
+    """
     found: list[tuple[str, ...]] = []
     run = ""
     for operation, argument in sequence:
@@ -49,6 +54,5 @@ def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
 
 
 def _best(found: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the requirement that probably excludes the most files: the requirement whose shortest string is
-    longest."""
+    """Return the requirement whose shortest string is longest, because it probably excludes the most files."""
     return max(found, key=lambda texts: min(map(len, texts)), default=None)

@@ -1,4 +1,4 @@
-"""Checks, and their results on a tree."""
+"""Define checks and their results on a tree."""
 
 from __future__ import annotations
 
@@ -10,26 +10,31 @@ from typing import Any
 from patchstack.verdict import Verdict
 
 NO_FUNCTION = "(file)"
-"""The name of a place outside any function."""
+"""The name of a site outside any function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Site:
-    """A file and the function in which a pattern matches. If the pattern has a group, `name` also has the text of that
-    group."""
+    """A file, and the function in which a pattern matches.
+
+    If the pattern has a group, `name` also contains the text of that group.
+    """
 
     path: str
     name: str
 
     @property
     def told(self) -> str:
-        """A short name for people: the function, or the file if there is no function."""
+        """The short name of the site for messages: its function, or its file if no function contains the match."""
         return self.path if self.name == NO_FUNCTION else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Place:
-    """A match of a pattern: a line of a file of the tree. Lines start at 1. `name` is the name of its site."""
+    """A match of a pattern: a line in a file of the tree.
+
+    Line numbers start at 1. `name` is the name of the match's site.
+    """
 
     path: str
     line: int
@@ -42,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFile:
-    """A regular file of a tree. `mode` is its mode in git, `oid` the id of its content."""
+    """A regular file of a tree. `mode` is its git file mode, and `oid` is its blob id."""
 
     path: str
     mode: int
@@ -54,8 +59,8 @@ class Found:
     """The result of a check on one tree.
 
     `places` are the lines that break the check: forbidden or new matches. `new` and `lost` are the sites that differ
-    from the recorded sites. `sites` are all matches, for a check that records its sites. `output` has the first lines
-    that a command printed.
+    from the recorded sites. `sites` contains all matches if the check records its sites. `output` contains the first
+    lines that a command printed.
     """
 
     verdict: Verdict
@@ -69,12 +74,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A check of a series, as written in `patchstack.yaml`.
+    """A check of a series, as declared in `patchstack.yaml`.
 
-    `patch` is the number of the check's patch; None for a check of the whole series. `files` are globs; if they are
-    empty, the check judges the files that the patch touches. With `at_patch`, the check judges the tree after its
-    patch, not the last tree. With `on_upstream`, the check judges upstream without the series. Such a check only shows
-    whether the patch can be dropped. `seconds` is the time limit on one tree. `file` and `line` locate the check.
+    `patch` is the number of the check's patch. It is None for a check of the whole series. `files` are globs. If they
+    are empty, the check judges the files that the patch touches. With `at_patch`, the check judges the tree after its
+    patch instead of the last tree. With `on_upstream`, the check judges upstream without the series. Such a check only
+    shows whether the patch can be dropped. `seconds` is the time limit on one tree. `file` and `line` locate the check.
     `settings` are the settings of its kind.
     """
 
@@ -115,4 +120,4 @@ class CheckRow:
 
 
 Sites = Mapping[str, tuple[str, ...]]
-"""The names of sites, by the path of their file."""
+"""Site names by file path."""

@@ -15,8 +15,10 @@ _SERIES = "series"
 
 
 def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
-    """Return the checks of a series, in the order of the file. Raises `ConfigError` that lists every complaint with its
-    line."""
+    """Return the checks of a series, in the order of the file.
+
+    Raises `ConfigError`, which lists every problem with its line.
+    """
     problems: list[str] = []
     found: list[Check] = []
     for given in config.checks:
@@ -24,7 +26,7 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
         if check is None:
             continue
         if any(one.name == check.name for one in found):
-            given.complaining_to(problems).complain("name", f"there are two checks named {check.name}")
+            given.complaining_to(problems).complain("name", f"two checks are named {check.name}")
         found.append(check)
     if problems:
         raise SettingsUnusable(f"the checks of {config.name} cannot be used", problems=problems)
@@ -32,8 +34,10 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
 
 
 def read_promises(config: SeriesConfig) -> tuple[Check, ...]:
-    """Return the checks of a series, except those that judge upstream alone. Such a check only shows whether a patch
-    can be dropped."""
+    """Return the checks of a series, except those that judge only upstream.
+
+    A check on upstream shows only whether its patch can be dropped.
+    """
     return tuple(check for check in read_checks(config) if not check.on_upstream)
 
 
@@ -41,7 +45,7 @@ def _read(node: Node) -> Check | None:
     before = len(node.problems)
     name = node.text("name", required=True) or ""
     if name and not _NAME.match(name):
-        node.complain("name", "the name of a check may only have letters, digits, dots, dashes and underscores")
+        node.complain("name", "the name of a check may only contain letters, digits, dots, dashes and underscores")
     kind_name = node.text("kind", required=True)
     patch, at = _patch(node), node.text("at") or _SERIES
     if at not in ("patch", _SERIES, "upstream"):
@@ -50,7 +54,7 @@ def _read(node: Node) -> Check | None:
         node.complain("at", "`at: patch` needs the number of a patch")
     files, what, time = node.texts("files"), node.text("what") or "", node.text("time")
     if files is not None and (not files or not all(one.strip() for one in files)):
-        node.complain("files", "must be a list of globs; without the key, the check judges its patch's files")
+        node.complain("files", "must be a list of globs; if files is omitted, the check judges its patch's files")
     seconds = parse_time(time) if time is not None else None
     if time is not None and not seconds:
         node.complain("time", f"{time!r} is not a time such as 10s or 5m")
@@ -79,7 +83,7 @@ def _read(node: Node) -> Check | None:
 
 
 def _patch(node: Node) -> int | None:
-    """Return the number of the check's patch. Return None for `series`."""
+    """Return the number of the check's patch. Return None for `series` or an invalid value."""
     value = node.node.get("patch")
     node.used.append("patch")
     if value == _SERIES:

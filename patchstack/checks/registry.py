@@ -1,4 +1,4 @@
-"""The kinds of checks. A kind is imported when it is first used."""
+"""List the kinds of checks. A kind is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ KINDS: dict[str, Callable[[], Kind[Any]]] = {
     "sites": _sites,
     "command": _command,
 }
-"""Functions that import each kind, by name."""
+"""The function that imports each kind, by the name of the kind."""
 
 
 def kind_of(name: str) -> Kind[Any]:
-    """Import a kind and return it. Raises `KeyError` for a name that is not in `KINDS`."""
+    """Import a kind and return it. Raises `KeyError` if `KINDS` does not contain the name."""
     return KINDS[name]()

@@ -1,4 +1,7 @@
-"""Run checks on trees. Results are cached by the contents of the files, so equal files are not judged again."""
+"""Run checks on trees.
+
+Results are cached by file contents, so files with equal contents are not judged again.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,11 @@ def no_engine() -> Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesTrees:
-    """The trees of a series. `last` is the tree after the last patch. `after` has the tree after each applied patch, by
-    its number. `absent` has the reason why a patch was not applied, by its number."""
+    """The trees of a series.
+
+    `last` is the tree after the last patch. `after` maps the number of each applied patch to the tree after that patch.
+    `absent` maps the number of each other patch to the reason why the patch was not applied.
+    """
 
     last: str
     after: Mapping[int, str]
@@ -43,7 +49,7 @@ class SeriesTrees:
 
 
 def trees_of(links: Sequence[Link]) -> SeriesTrees:
-    """Return the trees of a series, from links that record which patches applied."""
+    """Return the trees of a series. `links` record which patches applied."""
     after, absent = {}, {}
     for link in links:
         number = link.patch.number
@@ -55,8 +61,7 @@ def trees_of(links: Sequence[Link]) -> SeriesTrees:
 
 
 def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[str]]:
-    """Return the files that each patch touches, by the number of the patch. The key None has the files of all
-    patches."""
+    """Return the files that each patch touches, by patch number. The key None maps to the files of all patches."""
     found: dict[int | None, frozenset[str]] = {None: frozenset()}
     for patch in patches:
         paths = frozenset(path.decode("utf-8", "surrogateescape") for path in every_path(patch.data or b""))
@@ -67,14 +72,17 @@ def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[st
 
 
 def _unmatched(globs: Sequence[str], files: tuple[TreeFile, ...]) -> str:
-    """Return a sentence that names the globs without a match; empty if every glob matches a file."""
+    """Return a message that lists the globs without a match, or an empty string if every glob matches a file."""
     without = [glob for glob in globs if not any(matching(file.path, [glob]) for file in files)]
     return f"no file matches {', '.join(without)}" if without else ""
 
 
 class Checker:
-    """Runs the checks of one series. `touched` has the files of its patches. `engine` opens the engine for commands; it
-    is called once, when the engine is first needed."""
+    """Runs the checks of one series.
+
+    `touched` contains the files that each patch touches. `engine` opens the engine for commands. It is called once,
+    when the engine is first needed.
+    """
 
     def __init__(self, objects: Objects, touched: Mapping[int | None, frozenset[str]], engine: OpenEngine) -> None:
         self._objects = objects
@@ -86,7 +94,7 @@ class Checker:
         self._engine: Engine | None = None
         self._known: dict[tuple[str, tuple[TreeFile, ...], tuple[TreeFile, ...]], Found] = {}
         self.judged = 0
-        """How many times files were judged. Repeated contents are not counted."""
+        """How many times files were judged. Cached results are not counted."""
 
     def rows(self, checks: Sequence[Check], trees: SeriesTrees) -> tuple[CheckRow, ...]:
         """Return the result of every check on its tree."""
@@ -95,8 +103,10 @@ class Checker:
             return tuple(self.row(check, trees) for check in each)
 
     def row(self, check: Check, trees: SeriesTrees) -> CheckRow:
-        """Return the result of one check on its tree. The result is INVALID if its patch is not in the series, or was
-        not applied."""
+        """Return the result of one check on its tree.
+
+        The result is INVALID if the check's patch is not in the series or was not applied.
+        """
         number = check.patch
         if number is not None and number not in trees.after:
             why = trees.absent.get(number, f"the series has no patch {number:04d}")

@@ -1,4 +1,4 @@
-"""Search the contents of files for a pattern. Each content is searched once, even if many trees contain it."""
+"""Search file contents for a pattern. Each blob is searched once, even if many trees contain it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.checks.scopes import scope_at
 from patchstack.git.objects import Objects
 
 _KEPT = 64 << 20  # the maximum size of the cached contents, in bytes
-_LOOKED_AT = 8000  # as in git: a file with a NUL in its first 8,000 bytes is binary
+_LOOKED_AT = 8000  # like git, treat a file with a NUL in its first 8,000 bytes as binary
 
 
 class MatchesNothing(Exception):
@@ -21,7 +21,7 @@ class MatchesNothing(Exception):
 
 
 class Scanner:
-    """Searches contents for patterns, and caches the results."""
+    """Searches file contents for patterns, and caches the results."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,8 +31,10 @@ class Scanner:
         self._size = 0
 
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
-        """Return every match, by file and line. Raises `MissingObject` if the blob of a file is not available, and
-        `MatchesNothing` if the pattern matches the empty string."""
+        """Return every match, in the order of the files and of their lines.
+
+        Raises `MissingObject` if a blob is not available, and `MatchesNothing` if the pattern matches the empty string.
+        """
         return tuple(
             Place(path=file.path, line=line, name=name)
             for file in files
@@ -52,8 +54,10 @@ class Scanner:
         return found
 
     def _content(self, oid: str, path: str) -> bytes:
-        """Return the content of a blob. The most recently used blobs are cached, because the next check often reads the
-        same files."""
+        """Return the content of a blob.
+
+        The most recently used blobs are cached, because the next check often reads the same files.
+        """
         content = self._contents.get(oid)
         if content is not None:
             self._contents.move_to_end(oid)
@@ -66,8 +70,10 @@ class Scanner:
 
 
 def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str], ...]:
-    """Return the matching lines of a file (from 1), each with the name of its site. Return nothing for a binary
-    file."""
+    """Return the matching lines of a file, each with the name of its site.
+
+    Line numbers start at 1. A binary file has no matches.
+    """
     if b"\0" in content[:_LOOKED_AT]:
         return ()
     text = content.decode("utf-8", "replace")
@@ -91,8 +97,10 @@ def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str]
 
 
 def _start(match: re.Match[str], *, grouped: bool) -> int:
-    """Return the position of a match. This is the start of its group if the group captured a text, and otherwise the
-    first character that is not whitespace."""
+    """Return the position of a match.
+
+    With `grouped`, this is the start of the group. Otherwise, it is the first character that is not whitespace.
+    """
     if grouped:
         return match.start(1)
     text = match.group()

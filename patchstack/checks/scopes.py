@@ -1,11 +1,11 @@
 """Find the function that contains a line of source text, as git does for its hunk headers.
 
-The search uses indentation. git uses the nearest line above that begins with a letter in the first column, and so does
-this module. If that line opens a class or namespace, the module also looks for the nearest indented line above that
-opens a function. The text is not parsed, so unbalanced braces in `#if` branches do no harm.
+The module uses the indentation of the lines. It does not parse the text, so unbalanced braces in `#if` branches do no
+harm. Like git, it finds the nearest line above that begins with a letter in the first column. If that line opens a
+class or namespace, the module also searches for the nearest indented line above that opens a function.
 
-Limits: the text must be indented in the usual way. A body in the first column belongs to no function. Macros that
-expand to the head of a function are not recognized.
+Limits: the text must be indented in the usual way. A function body in the first column is not assigned to its function.
+Macros that expand to the head of a function are not recognized.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ _TAB = 4
 
 
 def scope_at(lines: Sequence[str], line: int) -> str:
-    """Return the name of the function, class or table that contains a line (from 0): `cache::clear`, `cache`, or
-    `(file)`. A line that opens a function is part of it."""
+    """Return the name of the function, class or table that contains a line.
+
+    Examples are `cache::clear` and `cache`. The name is `(file)` for a line outside all of them. `line` starts at 0. A
+    line that opens a function is part of that function.
+    """
     names: list[str] = []
     for at in reversed(_around(lines, line)):
         opened = _opened(lines, at)
@@ -57,8 +60,10 @@ def scope_at(lines: Sequence[str], line: int) -> str:
 
 
 def _around(lines: Sequence[str], line: int) -> list[int]:
-    """Return the lines that enclose a line, innermost first: the line itself, then each line above that is indented
-    less than the one before."""
+    """Return the lines that enclose a line, innermost first.
+
+    The first is the line itself. Each further line is above the previous line and indented less.
+    """
     found = [line]
     text = lines[line]
     limit = _indent(text) + (1 if _continues(text) else 0)
@@ -81,8 +86,10 @@ def _around(lines: Sequence[str], line: int) -> list[int]:
 
 
 def _opened(lines: Sequence[str], at: int) -> tuple[str, bool] | None:
-    """Return the name of the function, class or table that a line opens, and whether functions can be inside it. Return
-    None if the line opens nothing."""
+    """Return the name of the function, class or table that a line opens, and whether it can contain functions.
+
+    Return None if the line opens nothing.
+    """
     text = lines[at].strip()
     # The head may continue on the next lines. A line that ends with `;` is a declaration, not a definition.
     if not text or text.startswith(_ASIDE) or text.startswith("}") or _continues(text) or text.endswith(";"):

@@ -9,32 +9,36 @@ from patchstack.checks.scan import compiled
 from patchstack.series.lint.globs import matching
 from patchstack.workspace.node import Node
 
-_NOWHERE = "it matches the empty text, so it matches everywhere and the check cannot fail"
+_NOWHERE = "matches the empty string, and therefore matches everywhere"
 
 
 def read_pattern(node: Node) -> re.Pattern[str] | None:
-    """Return the `pattern:` of an entry. Return None after a complaint if the pattern is invalid, matches the empty
-    string, or has several groups."""
+    """Return the `pattern:` of an entry.
+
+    Reports a problem and returns None if the pattern is invalid, matches the empty string, or has several groups.
+    """
     text = node.text("pattern", required=True)
     if text is None:
         return None
     try:
         pattern = compiled(text)
     except (re.error, OverflowError, RecursionError) as error:
-        node.complain("pattern", f"{text[:80]!r} is not a pattern: {error}")
+        node.complain("pattern", f"{text[:80]!r} is not a regular expression: {error}")
         return None
     if pattern.search("") is not None:
         node.complain("pattern", _NOWHERE)
         return None
     if pattern.groups > 1:
-        node.complain("pattern", "it has more than one group: use (?:…) for groups that need not capture")
+        node.complain("pattern", "has more than one group; use (?:…) for groups that need not capture")
         return None
     return pattern
 
 
 def read_sites(node: Node, key: str) -> Sites | None:
-    """Return a mapping of paths to lists of names. Return None if the entry has no such key. Complain about invalid
-    values."""
+    """Return the value of a key that maps paths to lists of names.
+
+    Returns None if the entry does not have the key. Invalid values are reported as problems.
+    """
     given = node.mapping(key) if key in node.node else None
     if given is None:
         node.used.append(key)
@@ -49,8 +53,10 @@ def read_sites(node: Node, key: str) -> Sites | None:
 
 
 def is_named(place: Place, named: Sites) -> bool:
-    """Return whether a place is in `named`: globs of files, each with names of functions. An empty list of names stands
-    for all functions."""
+    """Return whether `named` contains a place.
+
+    `named` maps globs of files to names of functions. An empty list of names means all functions.
+    """
     return any(
         matching(place.path, [glob]) is not None and (not names or place.name in names) for glob, names in named.items()
     )
@@ -62,6 +68,6 @@ def numbered(count: int, what: str) -> str:
 
 
 def places_told(places: tuple[Place, ...], most: int = 3) -> str:
-    """Return the first `most` places and the number of the others, as text for a sentence."""
+    """Return the first `most` places, and the number of the others, as text for a message."""
     told = ", ".join(f"{one.path}:{one.line} ({one.name})" for one in places[:most])
     return told + (f" and {len(places) - most} more" if len(places) > most else "")

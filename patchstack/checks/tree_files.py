@@ -1,5 +1,7 @@
-"""Select files of a tree by globs or paths. Directories are cached by their id, so unchanged directories are not listed
-again."""
+"""Select files of a tree by globs or paths.
+
+Directories are cached by their id, so unchanged directories are not listed again.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,11 @@ class Selection:
 
 
 def _root(glob: str) -> str:
-    """Return the directory that contains every match of a glob, with a trailing slash. Return an empty string for the
-    whole tree."""
+    """Return the common beginning of all paths that a glob matches.
+
+    If the glob has wildcards, this is the directory before the first wildcard, with a trailing slash. Otherwise, it is
+    the path itself. It is empty if the glob can match anywhere in the tree.
+    """
     body = glob.rstrip("/")
     if "/" not in body:
         return ""
@@ -58,8 +63,10 @@ class TreeFiles:
         self._entries: dict[str, tuple[tuple[int, str, str], ...]] = {}
 
     def select(self, tree: str, selection: Selection) -> tuple[TreeFile, ...]:
-        """Return the selected regular files of a tree, sorted by path. Raises `MissingObject` if a directory is
-        missing."""
+        """Return the selected regular files of a tree, sorted by path.
+
+        Raises `MissingObject` if a directory is missing.
+        """
         return self._below(tree, "", selection.key, selection.matches, selection.may_hold)
 
     def _below(
@@ -80,8 +87,10 @@ class TreeFiles:
         return listed
 
     def _directory(self, oid: str) -> tuple[tuple[int, str, str], ...]:
-        """Return the entries of one directory: mode, name and id. They are cached, because every check asks for the
-        same entries."""
+        """Return the mode, name and id of each entry of a directory.
+
+        The entries are cached, because every check asks for the same ones.
+        """
         found = self._entries.get(oid)
         if found is None:
             listed = self._objects.tree(oid)

@@ -20,8 +20,8 @@ from patchstack.tasks import task
 Ask = Callable[[Sequence[str]], tuple[int, str]]
 """The type of functions that run a program on the machine.
 
-They return the exit code of the program, and its stdout and stderr as one text. They raise `MissingError` if the
-machine or the program does not exist or does not answer in time. They may be called from any thread.
+They return the program's exit code, and its stdout and stderr as one text. They raise `MissingError` if the machine or
+the program is missing or does not respond in time. They may be called from any thread.
 """
 
 SECONDS = 90.0
@@ -78,7 +78,7 @@ def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> A
 def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
     """Return a function that runs programs on the machine of `ssh://[USER@]HOST[:PORT]`.
 
-    It uses the ssh program. Any login shell works, because the command line is sent to the stdin of /bin/sh.
+    The function calls the ssh program. Any login shell works, because the command line is sent to the stdin of /bin/sh.
     """
     from patchstack.engine.docker.ssh import arguments
 
@@ -107,9 +107,10 @@ def through(
     volumes: tuple[Volume, ...] = (),
     seconds: float = SECONDS,
 ) -> Ask:
-    """Return a function that runs programs in a container of an engine. A container sees only a part of the machine.
+    """Return a function that runs programs in a container of an engine.
 
-    Every call opens its own engine with `open_engine`, because an engine must be used from one thread only.
+    The programs see only a part of the machine. Every call opens its own engine with `open_engine`, because an engine
+    must be used from one thread only.
     """
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
@@ -131,7 +132,7 @@ def through(
         with contextlib.closing(open_engine()) as engine:
             outcome = engine.run(job, take)
         if outcome.ending.value == "timed-out":
-            raise ProgramTimeout(f"{argv[0]} took over {seconds:g} s in a container and was stopped")
+            raise ProgramTimeout(f"{argv[0]} took longer than {seconds:g} s in a container and was stopped")
         return outcome.code, _text(bytes(said))
 
     return ask
@@ -141,8 +142,8 @@ def through(
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
     """Return the way to run programs on the machine of an engine.
 
-    The programs run directly on this machine, over ssh for an engine over ssh, and otherwise in a container.
-    `open_another` opens the same engine again.
+    The programs run directly on this machine for a local engine, over ssh for an engine with an ssh URL, and otherwise
+    in a container. `open_another` opens the same engine again.
 
     Raises `UsageError` if a container is needed and `image` is None.
     """
@@ -154,7 +155,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
     if image is None:
         raise AmbiguousName(
             f"the machine of {about.spec} is reachable only from a container, and no image was named",
-            hint="give the image of the build with --image NAME, or use the engine ssh://USER@HOST",
+            hint="name the image of the build with --image NAME, or use the engine ssh://USER@HOST",
         )
     return Reach(
         ask=through(open_another, image=image, gpus=gpus, volumes=(_IN_CONTAINERS,)),
@@ -208,7 +209,7 @@ def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
 
 
 def read_parts(text: str, nonce: str) -> dict[str, Reply]:
-    """Return the parts in the output of a script that begins with `PART`. A part without its end is skipped."""
+    """Return the parts in the output of a script that begins with `PART`. Incomplete parts are skipped."""
     found: dict[str, Reply] = {}
     for piece in text.split(f"\n{nonce} begin ")[1:]:
         name, _, rest = piece.partition("\n")

@@ -12,7 +12,7 @@ from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_a
 from patchstack.machine.probe import GPU_FIELDS, GPU_FIELDS_OF_OLD, Parts, number, probe, rows
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Linux: arch/arm64/include/asm/cputype.h
+# Source: Linux, arch/arm64/include/asm/cputype.h
 _ARM = {
     "0xd85": "Cortex-X925",
     "0xd87": "Cortex-A725",
@@ -55,10 +55,10 @@ class Gpu:
 class Hardware:
     """The hardware of a machine.
 
-    `platform` is named as for containers: `linux/amd64`. `cpu` is the processor's model. `memory` is in bytes. `boot`
-    is the boot id. `contained` is the kind of container in which the probe ran (`docker`), or None outside a container.
-    `gpu_problem` is the reason why the machine's GPUs could not be listed. It is empty if they were listed, or if the
-    machine has no GPU.
+    `platform` has the format of container platforms, for example `linux/amd64`. `cpu` is the processor's model.
+    `memory` is in bytes. `boot` is the boot id. `contained` is the kind of container in which the probe ran, for
+    example `docker`, or None outside a container. `gpu_problem` is the reason why the machine's GPUs could not be
+    listed. It is empty if they were listed, or if the machine has no GPU.
     """
 
     host: str
@@ -86,7 +86,7 @@ class Hardware:
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:
-        """Return one line that is equal on machines with comparable results.
+        """Return one line that is the same on all machines with comparable results.
 
         The line is part of the keys of observations. It contains the platform, the processor, the driver, and the GPUs
         with their capabilities and MIG instances. If the GPUs cannot be listed, it contains `gpu unreadable` instead of
@@ -131,8 +131,8 @@ def read_hardware(parts: Parts) -> Hardware:
 def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs, and the reason why they could not be listed.
 
-    The reason is empty if the GPUs could be listed, or if there is no GPU. If the driver does not answer, there is a
-    reason, because the machine may have a GPU.
+    The reason is empty if the GPUs were listed, or if the machine has no GPU. If the driver does not answer, a reason
+    is returned, because the machine may have a GPU.
     """
     smi = parts.get("smi")
     if smi is None or not smi.ok:
@@ -187,7 +187,7 @@ def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
 def _complaint(said: Reply | None) -> str:
     """Return the reason why nvidia-smi printed no rows.
 
-    For some reasons, a remedy is added. Source: nvidia-smi(1), RETURN VALUE.
+    Include a remedy if one is known. Source: nvidia-smi(1), RETURN VALUE.
     """
     if said is None:
         return "nvidia-smi was not asked"

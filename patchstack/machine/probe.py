@@ -1,7 +1,8 @@
 """Read a machine's processor, its GPUs and their activity with one script.
 
 nvidia-smi prints `[N/A]` or `[Not Supported]` for a field that a GPU does not support. A field that nvidia-smi itself
-does not support makes the whole query fail, so a separate query has only the fields that old drivers support.
+does not support makes the whole query fail. Therefore, a separate query requests only the fields that old drivers
+support.
 
 Sources of the formats: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, proc(5), docker-ps(1).
 """
@@ -101,7 +102,7 @@ SCRIPT = (
     .replace("@STATE@", ",".join(STATE_FIELDS))
     .replace("@APPS@", ",".join(APP_FIELDS))
 )
-"""The script for `/bin/sh -c`. It prints the parts above, and writes no files."""
+"""The script for `/bin/sh -c`. It prints the parts that are defined above, and writes no files."""
 
 Parts = Mapping[str, Reply]
 
@@ -109,7 +110,7 @@ Parts = Mapping[str, Reply]
 def probe(ask: Ask, *, state: bool = False) -> Parts:
     """Run the script on a machine and return the parts of its output by name.
 
-    With `state`, the parts include the machine's activity. This takes 0.5 s more.
+    With `state`, the parts include the machine's activity, and the script takes at least 0.5 s longer.
 
     Raises `MissingError` if the machine does not answer, or if the output is incomplete.
     """
@@ -117,16 +118,16 @@ def probe(ask: Ask, *, state: bool = False) -> Parts:
 
 
 def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
-    """Return the rows of an nvidia-smi query, each with `fields` fields and one last field, which may contain commas.
+    """Return the rows of an nvidia-smi query.
 
-    Return None if the query failed or printed something else. Values such as `[N/A]` and `[Not Supported]` are kept;
-    see `number`.
+    Each row has `fields` fields and one last field, which may contain commas. Return None if the query failed or
+    printed something else. Values such as `[N/A]` and `[Not Supported]` are not converted; see `number`.
     """
     if said is None or not said.ok:
         return None
     found = []
     for line in filter(None, map(str.strip, said.text.splitlines())):
-        if line.startswith("WARNING:"):  # a corrupted infoROM; the rows are still valid
+        if line.startswith("WARNING:"):  # for example about a corrupted infoROM; the rows are still valid
             continue
         row = [field.strip() for field in line.split(",", fields)]
         if len(row) != fields + 1:

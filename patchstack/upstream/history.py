@@ -1,4 +1,4 @@
-"""Read upstream's history after the pin from a path or URL. The commits are those along first parents, oldest first."""
+"""Read upstream's history after the pin from a path or URL. The commits follow first parents, oldest first."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class UpstreamCommit:
     """One commit of upstream.
 
     `index` counts from 0 in `git rev-list --reverse --first-parent PIN..REF`. `before` is the first parent of the
-    commit. `date` is the day of the author's date (YYYY-MM-DD). `pr` is the pull request that the subject names, as in
-    `(#1234)`.
+    commit. `date` is the author date (YYYY-MM-DD). `pr` is the pull request that the subject names, as in `(#1234)`.
     """
 
     index: int
@@ -47,7 +46,7 @@ class UpstreamCommit:
 class UpstreamRange:
     """Upstream from the pin to `tip`.
 
-    `ref` is the name of the tip, which the user gave or which was chosen by default.
+    `ref` is the name of the tip. The user named the tip, or it was chosen by default.
     """
 
     pin: Commit
@@ -64,7 +63,7 @@ class ShallowRange(MissingError):
     def __init__(self, repository: Repository, ref: str, tip: str, pin: Commit) -> None:
         super().__init__(
             f"{repository.name} is shallow: it lacks commits between the pin {pin.oid[:12]} and {ref} ({tip[:12]})",
-            hint=f"git -C {repository.name} fetch --deepen=1000, or --unshallow",
+            hint=f"run 'git -C {repository.name} fetch --deepen=1000', or use --unshallow",
         )
         self.tip = tip
 
@@ -72,15 +71,15 @@ class ShallowRange(MissingError):
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
     """Return the commit at an upstream ref.
 
-    `what` is the name of the option. If the user `named` a ref, errors begin with the name of the option. Raises the
-    same errors as `Repository.resolve_commit`.
+    `named` is whether the user named the ref. If so, errors begin with `what`, the name of the option. Raises the same
+    errors as `Repository.resolve_commit`.
     """
     if named:
         return reached.repository.resolve_commit(reached.rev, what, objects)
     try:
         return reached.repository.resolve_commit(reached.rev, "the tip", objects)
     except PatchstackError as error:
-        error.hint = f"name the commit to look at: {what} REF"
+        error.hint = f"name the commit with {what} REF"
         raise
 
 
@@ -89,7 +88,7 @@ def read_range(
 ) -> UpstreamRange:
     """Return the commits from the pin to a tip.
 
-    `ref` is the name of the tip, and `what` the name of the option, for hints. Raises `UsageError` if the tip does not
+    `ref` is the name of the tip. `what` is the name of the option, for hints. Raises `UsageError` if the tip does not
     descend from the pin, and `ShallowRange` if the clone is too shallow.
     """
     if tip.oid == pin.oid:
@@ -104,7 +103,7 @@ def read_range(
             raise ShallowRange(repository, ref, tip.oid, pin)
         raise NotFetchable(
             f"the commits from the pin to {ref} cannot be listed in {repository.name}: {asked.complaint}",
-            hint=f"git -C {repository.name} fsck",
+            hint=f"run 'git -C {repository.name} fsck'",
         )
     lines = asked.stdout.decode("utf-8", "replace").split("\n")
     first = lines[1].split("\0")[1].split(" ") if len(lines) > 1 else []
@@ -152,8 +151,8 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
         return ShallowRange(repository, ref, tip.oid, pin)
     if not apart:
         return TargetNotAfterPin(
-            f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they have no commit in common",
-            hint=f"it may be a branch of a different project: give {what} a branch of the upstream",
+            f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they have no common ancestor",
+            hint=f"name a branch of upstream with {what}; this ref may belong to a different project",
         )
     where = apart[0][:12]
     try:
@@ -164,14 +163,14 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
         pass
     return TargetNotAfterPin(
         f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they diverge at {where}",
-        hint=f"upstream was rewritten, or this is a different branch: give {what} a branch that has the pin, "
-        "or move the pin onto one",
+        hint=f"name a branch that contains the pin with {what}, or move the pin; upstream may have been rewritten, "
+        "or this is a different branch",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """A series, and upstream from the pin of the series on.
+    """A series, and the upstream range that begins at its pin.
 
     `upstream` is the user's name for upstream. `repository` contains the commits. It is the user's clone, or
     patchstack's clone in the cache.
@@ -188,9 +187,10 @@ class Ahead:
 def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str) -> Ahead:
     """Open a series and upstream up to `to`.
 
-    By default, `to` is the newest known commit. For a URL, it is fetched now. Commits that a shallow clone lacks are
-    fetched from the clone's remote into our cache. The clone is not changed. `what` is the name of the option for `to`.
-    Raises the errors of loading and opening, and `UsageError` if `to` does not descend from the pin.
+    By default, `to` is the newest available commit. If upstream is a URL, `to` is fetched. Commits that a shallow clone
+    lacks are fetched from the clone's remote into patchstack's cache. The clone is not changed. `what` is the name of
+    the option for `to`. Raises the errors of `configured_series`, `Remote.reach` and `open_sources`, and `UsageError`
+    if `to` does not descend from the pin.
     """
     series = configured_series(config)
     upstream = Remote.at(config.upstream, cache)
@@ -219,7 +219,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
 
 
 def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Repository:
-    """Return a repository in our cache with the history that a shallow clone lacks."""
+    """Return a repository in patchstack's cache with the history that a shallow clone lacks."""
     try:
         return cache.history(url, shallow.tip, pin)[0]
     except MissingError as error:

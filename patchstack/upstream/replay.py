@@ -11,9 +11,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Step = Callable[[int, tuple[T, ...]], tuple[tuple[T, ...], R]]
-"""Tries one patch, given by its index, on the contents at its places.
+"""The type of functions that try one patch, given by its index, on the contents at its places.
 
-Returns the contents after the patch, and the result.
+They return the contents after the patch, and the result.
 """
 
 
@@ -21,7 +21,7 @@ class Replay(Generic[T, R]):
     """The last run of a series, stored patch by patch.
 
     `places` are the indices of the paths that each patch reads and writes. The result of a patch depends only on these
-    places. `same` tells whether two contents of a place are equal. A wrong "no" only costs time.
+    places. `same` returns whether two contents of a place are equal. A wrong False costs only time.
     """
 
     def __init__(

@@ -192,7 +192,7 @@ def test_a_machine_that_goes_away_is_noticed_and_releasing_says_so(lock: Directo
         assert wait_for(lambda: held.lost is not None)
         with pytest.raises(LockLost, match=r"no heartbeat could be written for .* s: no route to host"):
             held.check()
-    assert told[-1] == ("warning: the GPU's lock could not be released: no route to host; others take it after 0 s")
+    assert told[-1] == ("warning: the GPU's lock could not be released: no route to host; the lock expires after 0 s")
     assert lock.owner.read_text().startswith("patchstack:")
 
 
@@ -208,7 +208,7 @@ def test_a_program_below_the_owner_has_its_lock_and_does_not_end_it(
         assert holder.owner is not None
         assert holder.owner.purpose == "outer"
         with (
-            pytest.raises(LockLost, match="the lock that this ran under is gone"),
+            pytest.raises(LockLost, match="the lock that this command ran under is gone"),
             gpu_lock(here(), "inner", places=lock.places) as inner,
         ):
             lock.owner.write_text("somebody-else\n")

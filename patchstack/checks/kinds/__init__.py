@@ -1,1 +1,1 @@
-"""The kinds of checks. Each module has the settings of one kind, and the function that judges the files of a tree."""
+"""The kinds of checks: their settings, and the functions that judge the files of a tree."""

@@ -7,9 +7,10 @@
       allow:
         src/llama-kv-cache.cpp: [llama_kv_cache::remove_cell]
 
-`allow` has globs of files, each with the functions in which the pattern may match. An empty list allows the whole file.
-If the pattern matches in none of the allowed places, it may be outdated, and the check is INVALID. A check without
-`allow` needs an `example:` that the pattern matches, to show that the check can fail.
+`allow` maps globs of files to the functions in which the pattern may match. An empty list allows the whole file. If the
+pattern matches in none of the allowed places, it may be outdated, and the check is INVALID.
+
+A check without `allow` needs an `example:`, a text that the pattern matches. The example shows that the check can fail.
 """
 
 from __future__ import annotations
@@ -33,18 +34,21 @@ class AbsentSettings:
 
 
 def read(node: Node) -> AbsentSettings | None:
-    """Return the settings of an entry. Return None if the pattern is invalid. Complaints go to the node."""
+    """Return the settings of an entry, or None if the pattern is invalid. Problems are reported on the node."""
     pattern, allow, example = read_pattern(node), read_sites(node, "allow"), node.text("example")
     if not allow and example is None:
-        node.complain(None, "it needs allow: (places where the pattern may match) or example: (a text that it matches)")
+        node.complain(None, "needs allow: (places where the pattern may match) or example: (a text that it matches)")
     elif example is not None and pattern is not None and pattern.search(example) is None:
         node.complain("example", "the pattern does not match the example, so the check cannot fail")
     return AbsentSettings(pattern=pattern, allow=allow or {}) if pattern is not None else None
 
 
 def judge(settings: AbsentSettings, view: View) -> Found:
-    """Return PASS if the pattern matches only in allowed places. If some places are allowed, it must match in at least
-    one of them."""
+    """Judge whether the pattern matches only in allowed places.
+
+    The verdict is FAIL if the pattern matches anywhere else. It is INVALID if places are allowed but the pattern does
+    not match at all.
+    """
     found = view.scanner.places(settings.pattern, view.files)
     outside = tuple(one for one in found if not is_named(one, settings.allow))
     if outside:

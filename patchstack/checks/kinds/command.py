@@ -9,9 +9,10 @@
       image: tools:1
       time: 60s
 
-The program runs on the engine, without a shell and without network. Its directory contains only the files that `files`
-and `with` select, at their paths in the tree. The paths of `files` are its last arguments. The result depends on
-nothing else, so equal contents are not judged again. The exit status 0 is PASS, 1 is FAIL, any other is INVALID.
+The program runs on the engine, without a shell and without network access. Its working directory contains only the
+files that `files` and `with` select, at their paths in the tree. The paths of the files that `files` selects are its
+last arguments. The result depends on nothing else, so files with equal contents are not judged again. Exit status 0
+means PASS, 1 means FAIL, and any other means INVALID.
 """
 
 from __future__ import annotations
@@ -30,16 +31,19 @@ from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.verdict import Verdict
 from patchstack.workspace.node import Node
 
-_MOST = 16 << 20  # the most that a program may print, in bytes
-_SHOWN, _WIDTH = 20, 300  # the maximum number of lines that are kept, and of characters in each line
+_MOST = 16 << 20  # the maximum output of a program, in bytes
+_SHOWN, _WIDTH = 20, 300  # the maximum number of output lines in a result, and the maximum length of a line
 _MEMORY = 4 << 30
 _NOT_FOUND = 127
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The settings of a command. `run` is the program with its arguments. `besides` are the globs of the additional
-    files that it needs. `image` is the container image that it runs in."""
+    """The settings of a command.
+
+    `run` is the program with its arguments. `besides` are globs of additional files that the program needs. `image` is
+    the container image in which the program runs.
+    """
 
     run: tuple[str, ...]
     besides: tuple[str, ...]
@@ -51,7 +55,7 @@ class _TooMuch(Exception):
 
 
 def read(node: Node) -> CommandSettings | None:
-    """Return the settings of an entry. Return None if `run` is invalid. Complaints go to the node."""
+    """Return the settings of an entry, or None if `run` is invalid. Problems are reported on the node."""
     words = node.texts("run") if node.has("run", required=True) else ()
     besides, image = node.texts("with") or (), node.text("image")
     if not words or not words[0]:
@@ -61,7 +65,7 @@ def read(node: Node) -> CommandSettings | None:
 
 
 def judge(settings: CommandSettings, view: View) -> Found:
-    """Run the program, and judge by its exit status. Return INVALID if the program cannot run."""
+    """Run the program, and judge by its exit status. The verdict is INVALID if the program cannot run."""
     printed = bytearray()
 
     def output(block: bytes) -> None:
@@ -108,7 +112,7 @@ def _carried_out(settings: CommandSettings, view: View, engine: Engine, output: 
 
 
 def _entries(view: View) -> Iterator[Entry]:
-    """Yield the files for the working directory of the program, each once."""
+    """Yield the files for the program's working directory, without duplicates."""
     for file in sorted({*view.files, *view.others}, key=lambda one: one.path):
         yield Entry(path=file.path, data=_content(view, file), executable=bool(file.mode & 0o100))
 
@@ -149,7 +153,7 @@ def _judged(settings: CommandSettings, view: View, outcome: Outcome, printed: by
 
 
 def _first(printed: bytes) -> tuple[str, ...]:
-    """Return the first lines of the output, each cut to a maximum width."""
+    """Return the first lines of the output, each truncated to a maximum length."""
     head = printed[: 4 * _WIDTH * _SHOWN].decode("utf-8", "replace").splitlines()
     return tuple(line[:_WIDTH] for line in head[:_SHOWN])
 

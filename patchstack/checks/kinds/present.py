@@ -2,8 +2,8 @@
 
     - {name: hook, patch: 13, kind: present, pattern: 'llama_kv_paged_place\\(', at_least: 2}
 
-`at_least` is the minimum number of matches, `files_at_least` the minimum number of files with a match. Both default to
-1.
+`at_least` is the minimum number of matches. `files_at_least` is the minimum number of files with a match. Both default
+to 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PresentSettings:
 
 
 def read(node: Node) -> PresentSettings | None:
-    """Return the settings of an entry. Return None if the pattern is invalid. Complaints go to the node."""
+    """Return the settings of an entry, or None if the pattern is invalid. Problems are reported on the node."""
     pattern = read_pattern(node)
     places, files = node.integer("at_least", default=1), node.integer("files_at_least", default=1)
     for key, number in (("at_least", places), ("files_at_least", files)):
@@ -38,7 +38,7 @@ def read(node: Node) -> PresentSettings | None:
 
 
 def judge(settings: PresentSettings, view: View) -> Found:
-    """Return PASS if the pattern has enough matches, in enough files."""
+    """Judge whether the pattern has enough matches, in enough files. The verdict is PASS or FAIL."""
     found = view.scanner.places(settings.pattern, view.files)
     files = len({one.path for one in found})
     told = f"found in {numbered(len(found), 'place')} of {numbered(files, 'file')}"

@@ -9,9 +9,9 @@
       sites:
         src/llama-kv-cache.h: [llama_kv_cache]
 
-A site is a file and the function in which the pattern matches. If the pattern has a group, its text is part of the
-site, so one function can have several sites. `patchstack verify --record NAME --why TEXT` writes `sites` and
-`recorded`.
+A site is a file and the function in which the pattern matches. If the pattern has a group, the text of the group is
+part of the site, so one function can have several sites. `patchstack verify --record NAME --why TEXT` writes `sites`
+and `recorded`.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ class SitesSettings:
 
 
 def read(node: Node) -> SitesSettings | None:
-    """Return the settings of an entry. Return None if the pattern is invalid. Complaints go to the node."""
+    """Return the settings of an entry, or None if the pattern is invalid. Problems are reported on the node."""
     pattern, given, recorded = read_pattern(node), read_sites(node, "sites"), node.text("recorded")
     if given is not None and not given:
-        node.complain("sites", "sites is empty, so the check checks nothing")
+        node.complain("sites", "no sites are listed; for a pattern that must not match, use kind absent")
     for path, names in (given or {}).items():
         if not names:
             node.complain("sites", f"{path} has no sites")
     if given is not None and not (recorded or "").strip():
-        node.complain("sites", "it needs recorded: when and why the sites were recorded")
+        node.complain("sites", "needs recorded: (when and why the sites were recorded)")
     return SitesSettings(pattern=pattern, sites=listed(given)) if pattern is not None else None
 
 
 def listed(given: Sites | None) -> frozenset[Site] | None:
-    """Return the sites of a mapping of paths to names."""
+    """Convert a mapping from paths to site names into a set of sites. Returns None for None."""
     if given is None:
         return None
     return frozenset(Site(path=path, name=name) for path, names in given.items() for name in names)
 
 
 def judge(settings: SitesSettings, view: View) -> Found:
-    """Return PASS if the sites are exactly the recorded sites."""
+    """Judge whether the sites are exactly the recorded sites. The verdict is INVALID if no sites are recorded."""
     places = view.scanner.places(settings.pattern, view.files)
     now = {one.site for one in places}
     if settings.sites is None:
@@ -85,4 +85,4 @@ def _told(what: str, sites: tuple[Site, ...]) -> str:
     return f"{what} {'site' if len(sites) == 1 else 'sites'} {named}{more}"
 
 
-KIND = Kind(name="sites", about="The places of a pattern are the recorded ones.", read=read, judge=judge)
+KIND = Kind(name="sites", about="A pattern that must match exactly at the recorded sites.", read=read, judge=judge)

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from patchstack.machine.ask import Reply
 from patchstack.machine.probe import APP_FIELDS, STATE_FIELDS, Parts, number, rows
 
-# nvml.h, nvmlClocksEventReasons
+# Source: nvml.h, nvmlClocksEventReasons
 _REASONS = {
     0x8: "hardware slowdown",
     0x20: "software thermal slowdown",
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""The reasons for low clocks that mean heat or lack of power.
+"""The reasons for low clocks that indicate heat or lack of power.
 
-Other reasons are settings or an idle GPU. The power cap is not included: a GPU under load normally reaches it, and some
-idle GPUs report it too.
+Other reasons are settings or an idle GPU. The power cap is not included, because a GPU under load normally reaches it,
+and some idle GPUs report it too.
 """
 _CAP = 0x4
 
@@ -39,9 +39,9 @@ class App:
 class GpuState:
     """The state of a GPU.
 
-    `load` is in percent, `memory` (used) in MiB, `temperature` in degrees Celsius, `power` in watts. `slowed` lists the
-    reasons (heat or power) for low clocks, or is None if the driver does not report them. `capped` is whether the GPU
-    is at its power limit.
+    `load` is in percent. `memory` is the used memory in MiB. `temperature` is in degrees Celsius, and `power` is in
+    watts. `slowed` lists the reasons (heat or power) for low clocks, or is None if the driver does not report them.
+    `capped` is whether the GPU is at its power limit.
     """
 
     index: int
@@ -57,7 +57,7 @@ class GpuState:
 class Container:
     """A running container.
 
-    `owner` and `job` are the labels of patchstack's containers; they are empty for other containers.
+    `owner` and `job` are the labels of patchstack's containers. They are empty for other containers.
     """
 
     id: str
@@ -144,8 +144,8 @@ def _apps(said: Reply | None) -> tuple[App, ...] | None:
 def _busy(parts: Parts, cpus: int | None) -> float | None:
     """Return the mean number of busy CPUs between two readings of /proc/stat.
 
-    Return None if a reading is missing. The fields of the file are user nice system idle iowait irq softirq steal, in
-    ticks (proc(5)).
+    Return None if a reading is missing. The first fields of the `cpu` line are user, nice, system, idle, iowait, irq,
+    softirq and steal, in ticks. Source: proc(5).
     """
     before, after = (_ticks(parts.get(name)) for name in ("stat", "stat_later"))
     if before is None or after is None or cpus is None or sum(after) <= sum(before):

@@ -38,8 +38,8 @@ _BY_NAME = (
 def classify(name: str, capability: str | None) -> GpuClass:
     """Return the class of a GPU, from its compute capability.
 
-    The name decides if the capability is unknown, or if datacenter and consumer chips share it. Source: CUDA C++
-    Programming Guide, compute capabilities.
+    The name is used if the capability is unknown, or if datacenter and consumer chips have the same capability. Source:
+    CUDA C++ Programming Guide, compute capabilities.
     """
     if capability is None:
         return next((kind for pattern, kind in _BY_NAME if pattern.search(name)), GpuClass.UNKNOWN)
@@ -70,8 +70,8 @@ _NO_DIGESTS = "transcript digests and op totals from a GB10 are not valid here; 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
     """Return, as sentences, what results of a GPU class prove about a GB10.
 
-    The most important sentence is first. Source for the fact that only 12.x has the FP4 kernels: ggml's
-    `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
+    The most important sentence is first. Only compute capability 12.x has the FP4 kernels. Source:
+    `BLACKWELL_MMA_AVAILABLE` in ggml-cuda/common.cuh.
     """
     if kind is GpuClass.GB10_OR_WORKSTATION_BLACKWELL:
         if capabilities == {"12.1"}:

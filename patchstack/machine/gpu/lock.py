@@ -1,9 +1,9 @@
 """Lock a GPU, so that only one run uses it at a time. All users and clients of the machine share the lock.
 
-The lock is a directory on the machine with the GPU. A small script reads and changes the owner file in it (see
-`lock_record`) through `ask`. The script changes the file only if the file is the same as when it was read. During the
-change the script holds a flock(2), which the kernel releases when the script ends. So two processes never both get the
-lock. The owner writes a heartbeat every few seconds.
+The lock is a directory on the machine with the GPU. A small script reads and changes the owner file in this directory
+(see `lock_record`). The script runs through `ask`. It changes the file only if the file is the same as when it was
+read. During the change, the script holds an flock(2) lock, which the kernel releases when the script ends. So two
+processes never get the GPU's lock at the same time. The owner writes a heartbeat every few seconds.
 """
 
 from __future__ import annotations
@@ -69,21 +69,21 @@ change() {
     expected=$1; first=$2; second=$3
     if [ -L "$dir" ]; then echo 'it is a symbolic link'; return 5; fi
     [ -d "$dir" ] || (umask 000; mkdir "$dir") || [ -d "$dir" ] || return 5
-    command -v flock >/dev/null || { echo 'there is no flock program'; return 5; }
-    if [ -L "$dir/guard" ]; then echo 'its guard is a symbolic link'; return 5; fi
+    command -v flock >/dev/null || { echo 'flock is not installed'; return 5; }
+    if [ -L "$dir/guard" ]; then echo 'its guard file is a symbolic link'; return 5; fi
     [ -f "$dir/guard" ] || (umask 000; set -C; : >"$dir/guard") 2>/dev/null
-    [ -f "$dir/guard" ] || { echo 'its guard cannot be made'; return 5; }
+    [ -f "$dir/guard" ] || { echo 'its guard file cannot be created'; return 5; }
     exec 9<"$dir/guard" || return 5
     n=0
     until flock -n 9
     do
         n=$((n + 1))
-        if [ $n -gt 100 ]; then echo 'somebody has held its guard for 10 s'; return 5; fi
+        if [ $n -gt 100 ]; then echo 'another process has held its guard file for 10 s'; return 5; fi
         sleep 0.1
     done
     was=$(digest "$dir/owner")
     [ "$was" = "$expected" ] || return 3
-    if [ "$was" = odd ]; then echo 'owner in it is not a file'; return 5; fi
+    if [ "$was" = odd ]; then echo 'its owner file is not a regular file'; return 5; fi
     rm -f "$dir/owner.new" || return 5
     time=$(date +%s)
     (
@@ -143,7 +143,7 @@ Tell = Callable[[str], None]
 def look(
     ask: Ask, places: tuple[Place, ...] = PLACES, *, tokens: Collection[str] = (), stale: float = STALE
 ) -> tuple[Holder, ...]:
-    """Return who has the GPU, one `Holder` for each place of the lock. Writes nothing.
+    """Return the state of the lock, one `Holder` for each of its directories. Writes nothing.
 
     `tokens` are the tokens of locks that this process has. After `stale` seconds without a heartbeat, a lock can
     expire.
@@ -153,7 +153,7 @@ def look(
 
 
 def let_go_of(ask: Ask, holder: Holder) -> bool:
-    """Release a lock that a different process holds or held.
+    """Release the lock of a different process.
 
     Return False if the lock changed since `holder` was read.
     """
@@ -219,10 +219,11 @@ class Held:
     def check(self) -> None:
         """Raise `LockLost` if another process may have used the GPU since the lock was acquired."""
         if self._inherited and not any(holder.standing is Standing.OURS for holder in look(self._ask, self._places)):
-            self.lost = "the lock that this ran under is gone"
+            self.lost = "the lock that this command ran under is gone"
         if self.lost is not None:
             raise LockLost(
-                f"the GPU's lock was lost during the run: {self.lost}", hint="run again; the measurements do not count"
+                f"the GPU's lock was lost during the run: {self.lost}",
+                hint="run the command again; these measurements do not count",
             )
 
     def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
@@ -258,12 +259,13 @@ class Held:
         for place in reversed(list(self._digests)):
             try:
                 self._free(place)
-            except KeyboardInterrupt:  # try once more, then give up
+            except KeyboardInterrupt:  # try once more, because others wait until an unreleased lock expires
                 self._free(place)
                 raise
             except (MissingError, OSError) as error:
                 self._tell(
-                    f"warning: the GPU's lock could not be released: {error}; others take it after {self._stale:.0f} s"
+                    f"warning: the GPU's lock could not be released: {error}; "
+                    f"the lock expires after {self._stale:.0f} s"
                 )
 
     def _free(self, place: Place) -> None:
@@ -283,10 +285,13 @@ class Held:
         return next((holder_of(file, now, tokens=(self.token,), stale=self._stale) for file in files), None)
 
     def _try(self, places: tuple[Place, ...], watched: dict[Place, tuple[str, float]]) -> bool:
-        """Try to take the lock at every place. If another process has one of them, take none and return False."""
+        """Try to take the lock at every place.
+
+        If another process has the lock at any place, take none and return False.
+        """
         files, now = _read(self._ask, places)
         if not files:
-            raise GpuLockUnusable("no directory is given for the GPU's lock", hint="name a directory for it")
+            raise GpuLockUnusable("no directory is given for the GPU's lock", hint="name a directory for the lock")
         inherited = _inherited()
         holders = []
         for file in files:
@@ -346,7 +351,7 @@ class Held:
 
 def _hint(holders: list[Holder]) -> str:
     if any(holder.standing in (Standing.FOREIGN, Standing.UNREADABLE) for holder in holders):
-        return "if nobody uses the GPU any more: patchstack gpu unlock --force"
+        return "if nobody uses the GPU anymore, run 'patchstack gpu unlock --force'"
     return "wait with --wait SECONDS; 'patchstack gpu status' shows who has it"
 
 
@@ -388,7 +393,7 @@ def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str
         words = " ".join(said.text.split())[:300] or f"exit code {said.code}"
         raise GpuLockUnusable(
             f"the GPU's lock at {place.path} cannot be written: {words}",
-            hint="check its disk and the owner of its directory; flock is in the package util-linux",
+            hint="check the disk and the owner of this directory; flock is in the package util-linux",
         )
     return said.text.strip()
 

@@ -2,8 +2,7 @@
 
 The file is `owner` in the lock's directory. Its first line has the format of hand-written scripts: `FREE
 released-by-NAME EPOCH` if nobody has the GPU, otherwise the name of the owner. patchstack adds a line of JSON that
-identifies the owner exactly. It also adds a line with the last heartbeat, timed with the clock of the machine with the
-GPU.
+identifies the owner exactly, and a line with the last heartbeat. The times are those of the machine with the GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from patchstack.machine.ask import Place
 
 SCHEMA = "patchstack.gpu-lock/1"
 ODD = "odd"
-"""The digest for an `owner` that is not a regular file or cannot be read. Such a lock is never taken over."""
+"""The digest of an owner file that is not a regular file or cannot be read. Such a lock is never taken over."""
 _MARK = "patchstack:"
 _TOLERANCE = 5.0
 
@@ -30,9 +29,9 @@ _TOLERANCE = 5.0
 class Standing(StrEnum):
     """The state of a lock.
 
-    FREE: nobody has the lock. OURS: this process has it. LIVE: another process has it. DEAD: its owner is gone.
-    FOREIGN: its owner is not patchstack, so it is unknown whether the owner is gone. UNREADABLE: the owner file cannot
-    be read.
+    FREE means that no process has the lock. OURS means that this process has it. LIVE means that another process has
+    it. DEAD means that its owner is gone. FOREIGN means that its owner is not patchstack, so it is unknown whether the
+    owner is gone. UNREADABLE means that the owner file cannot be read.
     """
 
     FREE = "free"
@@ -69,7 +68,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """The last heartbeat, as the machine with the GPU saw it: its boot id, and its uptime and clock in seconds."""
+    """The last heartbeat.
+
+    `boot` is the boot id of the machine with the GPU. `uptime` and `epoch` are that machine's uptime and clock at the
+    heartbeat, in seconds.
+    """
 
     boot: str
     uptime: float | None
@@ -93,9 +96,9 @@ class Now:
 class File:
     """An owner file as it was read.
 
-    `text` is None if the file does not exist. `digest` must be given to change the file. `modified` is the modification
-    time in seconds since the epoch. `process` is /proc/PID/stat of the process in the file, on the machine with the
-    GPU. It is empty if the process does not exist, and None if unknown.
+    `text` is None if the file does not exist. `digest` is needed to change the file. `modified` is the modification
+    time in seconds since the epoch. `process` is the content of /proc/PID/stat, on the machine with the GPU, for the
+    process that the file names. It is empty if the process does not exist, and None if unknown.
     """
 
     place: Place
@@ -107,9 +110,9 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The meaning of an owner file.
+    """The state of a lock, according to its owner file.
 
-    `words` describe this meaning for a message. `owner` is set if patchstack wrote the file.
+    `words` describe the state for a message. `owner` is set if patchstack wrote the file.
     """
 
     place: Place
@@ -183,12 +186,11 @@ def read_owner(text: str) -> tuple[Owner, Sign] | None:
 
 
 def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, unchanged: float = 0.0) -> Holder:
-    """Return the meaning of an owner file.
+    """Determine the state of a lock from its owner file.
 
     `tokens` are the tokens of locks that this process has. If the owner's process can be inspected, the owner is alive
-    if and only if this process exists, whatever the age of the heartbeat. Otherwise the owner is gone after `stale`
-    seconds without a heartbeat. `unchanged` is the time for which the caller has seen the same file content, in
-    seconds.
+    if and only if this process exists, whatever the age of the heartbeat. Otherwise, the owner is gone after `stale`
+    seconds without a heartbeat. `unchanged` is how long the caller has seen the same file content, in seconds.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:
         words = "free" if file.text is None else f"free ({' '.join(file.text.split())[:120]})"
@@ -224,7 +226,7 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
         alive = seen is not None and seen.start == owner.start and not seen.ended
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)
-    if age is None or age < -_TOLERANCE:  # a clock that went back proves nothing, so use our own observation
+    if age is None or age < -_TOLERANCE:  # a clock that was set back proves nothing, so use our own observation
         return f"this process saw no heartbeat for {unchanged:.0f} s" if unchanged > stale else None
     longest = max(age, unchanged)
     return f"no heartbeat for {longest:.0f} s" if longest > stale else None

@@ -57,8 +57,8 @@ class Wanted:
 class Check:
     """The result of one check.
 
-    FAIL means that the check does not hold, INVALID that the state could not be read. `words` describe the state.
-    `allowed` is whether the user allows the check to fail.
+    FAIL means that the requirement is not met. INVALID means that the state could not be read. `words` describe the
+    state. `allowed` is whether the user allows the check to fail.
     """
 
     name: str
@@ -115,10 +115,11 @@ def preflight(
     held: Held | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Preflight:
-    """Check the machine, and repeat the checks while waiting can help, for up to `wanted.settle` seconds.
+    """Check the machine.
 
-    `held` is the lock that the caller has, if any. `tell` receives a message before the first wait. Raises `UsageError`
-    if `wanted.allow` has an unknown name, and `MissingError` if the machine does not answer.
+    The checks are repeated for up to `wanted.settle` seconds while every failed check may soon pass. `held` is the lock
+    that the caller has, if any. `tell` receives a message before the first wait. Raises `UsageError` if `wanted.allow`
+    contains an unknown name, and `MissingError` if the machine does not answer.
     """
     allowed(tuple(wanted.allow))
     began = time.monotonic()
@@ -279,7 +280,7 @@ def _may_settle(check: Check) -> bool:
 
 
 def _timed(checks: tuple[Check, ...], waited: float) -> tuple[Check, ...]:
-    """Return the checks. Add the time waited to the words of checks that may soon pass."""
+    """Return the checks. The waiting time is added to the words of checks that may soon pass."""
     return tuple(
         replace(check, words=f"{check.words} (after {waited:.0f} s)") if check.name in _SETTLING else check
         for check in checks

@@ -1,6 +1,6 @@
 """Check that this machine has everything that `verify` and `build` need.
 
-Explain how to install missing parts.
+Each check of a missing part explains how to install that part.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ CMAKE = (3, 18)
 CUDA_121 = (12, 9)
 """The first CUDA toolkit with a compiler target for sm_121. Source: CUDA Features Archive, 12.9."""
 _ROOM = 10 << 30
-_CUDA = "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image"
+_CUDA = "https://developer.nvidia.com/cuda-downloads; images for container builds include the toolkit"
 _APT = {"git": "git", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "ccache": "ccache"}
 
 
 class State(StrEnum):
     """The state of a requirement.
 
-    OK means that the requirement is met. MISSING and OPTIONAL mean that something is missing or too old. With MISSING,
-    verify or build needs it. With OPTIONAL, only extra features need it.
+    OK means that the requirement is met. MISSING and OPTIONAL mean that something is missing or too old. A MISSING part
+    is needed by `verify` or `build`. An OPTIONAL part is needed only by extra features.
     """
 
     OK = "ok"
@@ -71,7 +71,7 @@ class Checkup:
 
 
 def checkup_of(facts: Facts) -> Checkup:
-    """Check the facts about a machine. A pure function."""
+    """Check the facts about a machine. The function is pure."""
     git = facts.tools.get("git")
     proofs = all(facts.packages.get(name, False) for name in ("in_toto_attestation", "elftools"))
     able = tuple(engine.spec for engine in facts.engines if _can_build(engine, facts))
@@ -102,7 +102,7 @@ def _usable(name: str, tool: Tool | None) -> bool:
 
 
 def _git(git: Tool | None, facts: Facts) -> Check:
-    use = "all commands: it reads repositories and decides which patches apply"
+    use = "all commands, to read repositories and decide which patches apply"
     if git is not None and git.at_least(*GIT):
         return Check(group="verify", name="git", state=State.OK, found=_told(git), use=use, details=_details(git))
     found = f"{_told(git)}; 2.32 or newer is needed" if git else _absent("git", facts)
@@ -133,14 +133,14 @@ def _engines(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
         state=State.OK if named else State.OPTIONAL,
         found=f"{', '.join(facts.contexts)}; docker uses {facts.current}" if named else facts.contexts_problem,
         use="other engines: --engine docker:CONTEXT",
-        get=None if named else "repair docker's configuration: docker context ls",
+        get=None if named else "run 'docker context ls', and correct Docker's configuration",
     )
     yield Check(
         group="engines",
         name="buildx",
         state=State.OK if facts.buildx else State.OPTIONAL,
         found=facts.buildx or _absent("buildx", facts),
-        use="images for other platforms; without it the engine's own builder makes them",
+        use="images for other platforms (without buildx, the engine's own builder is used)",
         get=None if facts.buildx else "apt install docker-buildx (docker-buildx-plugin in Docker's own packages)",
     )
     yield Check(
@@ -253,7 +253,7 @@ def _cuobjdump(tool: Tool | None, facts: Facts) -> Check:
         name="cuobjdump",
         state=State.OK if tool else State.OPTIONAL,
         found=_told(tool) if tool else _absent("cuobjdump", facts),
-        use="proofs of CUDA binaries: which GPUs they are for",
+        use="proofs of the GPUs that CUDA binaries support",
         get=None if tool else command_for(facts.installed, ("cuda",)),
         details=_details(tool) if tool else {},
     )
@@ -262,8 +262,10 @@ def _cuobjdump(tool: Tool | None, facts: Facts) -> Check:
 def _gpus(facts: Facts) -> Iterator[Check]:
     use = "running CUDA builds here"
     if not facts.gpus:
-        found = facts.gpu_problem or ("nvidia-smi lists none" if facts.gpus is not None else "no nvidia-smi")
-        get = "if this machine has a GPU, NVIDIA's driver: https://www.nvidia.com/drivers"
+        found = facts.gpu_problem or (
+            "nvidia-smi lists no GPUs" if facts.gpus is not None else "nvidia-smi was not found"
+        )
+        get = "if this machine has a GPU, install NVIDIA's driver: https://www.nvidia.com/drivers"
         yield Check(group="gpu", name="gpu", state=State.OPTIONAL, found=found, use=use, get=get)
         return
     for number, gpu in enumerate(facts.gpus):

@@ -56,8 +56,8 @@ class Facts:
 
     `tools` maps a missing tool to None. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` records
     which of `PACKAGES` can be imported. `installed` is how patchstack was installed. `contexts` are the names of
-    Docker's contexts. `current` is the URL that `docker` uses and the setting that selects it. `gpu_problem` is the
-    reason why nvidia-smi exists but reports no GPUs. `late` lists the names of the questions that were not answered in
+    Docker's contexts. `current` is the URL that `docker` uses, with the setting that selects it. `gpu_problem` is the
+    reason why an existing nvidia-smi reports no GPUs. `late` lists the names of the questions that were not answered in
     time.
     """
 
@@ -88,13 +88,13 @@ Opener = Callable[[str], Engine]
 def gather(
     specs: Sequence[str], env: Mapping[str, str], *, cache: Path, open_engine: Opener, roots: Sequence[Path] = ROOTS
 ) -> Facts:
-    """Collect the facts about this machine and about the engines `specs`.
+    """Collect the facts about this machine and about the engines that `specs` name.
 
-    All questions are asked at the same time, so this takes as long as the slowest answer, about 20 s at most. `env` is
-    the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is the cache directory of patchstack. `roots` are
-    the directories in which CUDA toolkits are installed.
+    All questions are asked at the same time, so the function takes as long as the slowest answer, at most about 20 s.
+    `env` is the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is the cache directory of patchstack.
+    `roots` are the directories in which CUDA toolkits are installed.
 
-    Raises `UsageError` if a spec is not an engine.
+    Raises `UsageError` if a spec does not name an engine.
     """
     questions: dict[str, tuple[Callable[[], Any], float]] = {
         name: (lambda name=name: find_tool(name, env), _SECONDS)  # type: ignore[misc]
@@ -146,7 +146,8 @@ def ask_together(
     """Run each question in its own thread. A question is a function and its time limit in seconds.
 
     Return the answers by name, and the names of the questions that were not answered in time. A late thread is
-    abandoned; it ends with this process at the latest. If a question raises an error, this function raises it.
+    abandoned. It ends with this process at the latest. If a question raises an error, this function raises the same
+    error.
     """
     answers: dict[str, Any] = {}
     raised: list[BaseException] = []
@@ -234,7 +235,8 @@ def read_gpus(said: str) -> tuple[Gpu, ...]:
 def _contexts(env: Mapping[str, str]) -> tuple[tuple[str, ...], str, str]:
     """Return the names of Docker's contexts, the URL in use, and the problem with the configuration.
 
-    The URL is the one that `docker` uses, with its source. The problem is empty if there is none.
+    The URL is the one that `docker` uses, followed by the setting that selects it. The problem is empty if the
+    configuration is valid.
     """
     from patchstack.engine.docker.endpoint import contexts, resolve
 

@@ -52,9 +52,9 @@ def find_tool(name: str, env: Mapping[str, str]) -> Tool | None:
 def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
     """Return the CUDA compiler that CMake would use. Return None if no compiler exists.
 
-    The first existing one is used: CUDACXX, nvcc on PATH, nvcc in CUDA_HOME or CUDA_PATH, nvcc in a toolkit below the
-    roots (`cuda` before `cuda-13.0` before `cuda-12.9`), or nvcc in a Python package. Raises `MissingError` if CUDACXX
-    cannot be run, because CMake would fail too.
+    If CUDACXX is not set, these places are searched in order: PATH, CUDA_HOME, CUDA_PATH, the toolkits below the roots
+    (`cuda` before `cuda-13.0` before `cuda-12.9`), and Python packages. Raises `MissingError` if CUDACXX cannot be run,
+    because CMake would fail too.
     """
     named = env.get("CUDACXX", "").strip()
     if named:
@@ -110,7 +110,7 @@ def _places(name: str, env: Mapping[str, str], roots: Sequence[Path]) -> Iterato
         for toolkit in sorted(_toolkits(root), key=_age, reverse=True):
             yield toolkit / "bin" / name, str(toolkit / "bin")
     for entry in dict.fromkeys(sys.path):
-        # Wheels for CUDA 12 have nvidia/cuda_cuobjdump/bin, wheels for CUDA 13 have nvidia/cu13/bin.
+        # Wheels for CUDA 12 contain nvidia/cuda_cuobjdump/bin, and wheels for CUDA 13 contain nvidia/cu13/bin.
         for place in sorted(Path(entry, "nvidia").glob(f"*/bin/{name}")) if entry else ():
             yield place, "a Python package"
 
@@ -142,10 +142,10 @@ def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool 
 
 
 def read_version(said: str) -> str:
-    """Return the version in the output of `--version`. Return an empty string if the output has none.
+    """Return the version in the output of `--version`. Return an empty string if the output contains none.
 
-    CUDA's tools print the years of a copyright and the date of a build before the version. Compilers print the
-    packager's version before it, in parentheses.
+    CUDA's tools print copyright years and a build date before the version. Compilers may print the packager's version
+    in parentheses before the version.
     """
     if match := _CUDA_VERSION.search(said):
         return match[2] or match[1]

@@ -31,11 +31,11 @@ _NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 class Question:
     """The options of a canary run.
 
-    `blame` finds the first breaking commits: by strict applies if `strict` is true, otherwise by three-way merges.
-    `search` also finds commits that are similar to a patch, commits that conflict with the lines of a patch, and names
-    that patches add although upstream has added them in other files. `timeline` shows how each patch fits onto every
-    commit. `checks` are run on the resulting trees. `engine` opens the engine for the commands of checks. `parked`
-    patches are examined too.
+    With `blame`, the run searches for the first breaking commits. It uses strict applies if `strict` is true, and
+    otherwise three-way merges. With `search`, it also finds commits that are similar to a patch, commits that conflict
+    with the lines of a patch, and names that both a patch and upstream added. `timeline` shows how each patch fits onto
+    every commit. `checks` are run on the resulting trees. `engine` opens the engine for the commands of checks.
+    `parked` patches are examined too.
     """
 
     strict: bool = False
@@ -82,7 +82,10 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
 
 
 def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, all_commits: bool) -> None:
-    """If any file must be fetched, fetch all files that the series needs in one step."""
+    """Fetch the missing files that the series needs, all in one step.
+
+    Does nothing if `objects` cannot fetch.
+    """
     if objects.fetch is None:
         return
     trees = [range_.pin.tree, *(commit.tree for commit in range_.commits)] if all_commits else []
@@ -229,7 +232,7 @@ class _Rows:
             if not self._diagnoser.own.applies(one) and places & set(self._diagnoser.chain.places(one))
         ]
         told = [_NOT_AT_PIN, *(reason.detail for reason in self._diagnoser.diagnose(pin, index).reasons)]
-        return [*told, f"{', '.join(before)} before it fails there too, in the same files"] if before else told
+        return [*told, f"earlier patches that fail in the same files: {', '.join(before)}"] if before else told
 
     def _strict(self, index: int, found: Diagnosis | None) -> str:
         if found is not None:
@@ -257,27 +260,27 @@ class _Rows:
         collides: Sequence[UpstreamCommit],
         led: Sequence[tuple[str, str]],
     ) -> list[str]:
-        """Yield further remarks about a failing patch."""
+        """Return further remarks about a failing patch."""
         said: list[str] = []
         if remains is not None and like is not None and like.commit is not None and like.how == "patch-id":
-            said.append(f"{commit_named(like.commit)} took all of it, and later commits changed it")
+            said.append(f"{commit_named(like.commit)} took the whole patch, and later commits changed it")
         if remains is not None and like is not None and like.commit is not None and like.how == "similar":
-            said.append(f"{commit_named(like.commit)} has {like.score:.0%} of its lines")
+            said.append(f"{commit_named(like.commit)} has {like.score:.0%} of the patch's lines")
         said += [f"remains: {hunk}" for hunk in remains or ()]
         said += [f"{old} is {new} now" for old, new in found.renamed]
         said += _follow(led)
         if found.causes:
             said.append(f"only because of {', '.join(self._patches[one].file for one in found.causes)}")
         elif found.also:
-            said.append(f"it needs {', '.join(self._patches[one].file for one in found.also)} as well")
+            said.append(f"it also needs {', '.join(self._patches[one].file for one in found.also)}")
         if collides and not found.causes:
             named = [f"{commit.label} ({_title(commit)})" for commit in collides[:3]]
             more = f" and {len(collides) - 3} more" if len(collides) > 3 else ""
             said.append(f"in the way: {', '.join(named)}{more}")
         if like is not None and like.commit is not None and like.how == "title":
             said.append(
-                f"upstream has something of that name: {like.commit.label} ({_title(like.commit)}); "
-                "see whether the patch is still needed"
+                f"upstream has a commit with a similar title: {like.commit.label} ({_title(like.commit)}); "
+                "check whether the patch is still needed"
             )
         return said
 

@@ -1,8 +1,8 @@
 """Compute the trees that a series produces on upstream's commits.
 
 Conflicts are settled so that the rest can be checked. Each patch's own change is merged three-way, as in `sync`. If
-both sides changed the same lines, the resulting text has the lines of both sides. Checks can thus read the complete
-text of upstream. The patch is reported as not carried.
+both sides inserted lines at the same place, the resulting text contains both insertions. For other conflicts,
+upstream's lines are kept. Checks can thus read the complete text of upstream. The patch is reported as not carried.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _State = tuple[Entry | None, ...]
 class _Carried:
     """The states of the touched paths.
 
-    `last` is the state after the series. `after` are the states after the wanted patches, by their numbers. `absent`
-    contains the reason for each patch that was not carried, by its number.
+    `last` is the state after the series. `after` maps the number of each wanted patch to the state after that patch.
+    `absent` maps the number of each patch that was not carried to the reason.
     """
 
     last: _State
@@ -35,7 +35,7 @@ class _Carried:
 
 
 class CarriedTrees:
-    """Computes the trees of a series on trees of upstream.
+    """Computes the trees of a series on upstream trees.
 
     `wanted` are the numbers of the patches whose trees are needed. `links` are the patches on the pin.
     """
@@ -49,7 +49,7 @@ class CarriedTrees:
         self._known: dict[_State, _Carried] = {}
 
     def on(self, tree: str) -> SeriesTrees:
-        """Return the trees of the series on a tree of upstream.
+        """Return the trees of the series on an upstream tree.
 
         Raises `MissingObject` if a file's content is not available.
         """
@@ -57,7 +57,7 @@ class CarriedTrees:
         carried = self._known.get(before)
         if carried is None:
             carried, moved = self._carried(tree)
-            if moved:  # files outside the touched paths were written
+            if moved:  # files outside the touched paths were written, and the cache covers only touched paths
                 return self._merged(tree, carried.absent)
             self._known[before] = carried
         return SeriesTrees(

@@ -1,4 +1,7 @@
-"""Explain why a patch fails in a strict chain: the hunks and files that do not fit, and the conflicting commits."""
+"""Explain why a patch fails in a strict chain.
+
+The explanation names the hunks and files that do not fit, and the upstream commits that conflict with them.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,10 @@ from patchstack.upstream.merge.text import is_binary, myers
 
 REASONS = 2 * SPARE
 REASONS_OF_COMMIT = SPARE // 30
-"""The additional work that is allowed for all reasons of a run together, in nanoseconds: for the run, and for each
-commit of upstream. 54 patches on 281 commits needed a sixth of it."""
-"""The limit of work for finding the hunks that do not fit in one file, in nanoseconds.
+"""The additional effort that is allowed for all reasons of a run together, in nanoseconds.
 
-If it is exceeded, git's own message is the reason.
+`REASONS` is allowed for the run, and `REASONS_OF_COMMIT` for each upstream commit. 54 patches on 281 commits needed a
+sixth of the total.
 """
 
 
@@ -31,9 +33,9 @@ If it is exceeded, git's own message is the reason.
 class Reason:
     """One reason why a patch fails.
 
-    `fault` is a value of `patchstack.git.apply.Fault`. `path` is empty if no path is known. `diff` and `hunk` are the
-    indices (from 0) of the hunk that does not fit. `hunk` is None for a file that is missing or must not exist. `line`
-    is the 1-based line in the patch file. It is None if the line is not known.
+    `fault` is a value of `patchstack.git.apply.Fault`. `path` is empty if the path is unknown. `diff` and `hunk` are
+    the indices (from 0) of the hunk that does not fit. `hunk` is None for a file that is missing or must not exist.
+    `line` is the 1-based line in the patch file. It is None if the line is unknown.
     """
 
     fault: str
@@ -47,7 +49,7 @@ class Reason:
 def reasons_against(standing: Standing, index: int, pool: Pool) -> tuple[Reason, ...]:
     """Return the reasons why a patch does not apply at its place in a chain. The result has at least one reason.
 
-    The patches of a run share the work of `pool`. If no work is left, only the file is named.
+    The patches of a run share the effort limit of `pool`. If the limit is reached, only the file is named.
     """
     diffs = standing.chain.steps(index)
     if diffs is not None:
@@ -122,7 +124,7 @@ _Version = tuple[int, Entry | None]
 
 
 class Culprits:
-    """Finds the commits of a range that own upstream's lines, at the paths that a series touches."""
+    """Finds the upstream commits that added or removed lines, at the paths that a series touches."""
 
     def __init__(self, objects: Objects, range_: UpstreamRange, touched: TouchedPaths) -> None:
         self._objects = objects

@@ -36,7 +36,7 @@ class SiteChange:
 class CheckAhead:
     """A check on a newer upstream.
 
-    `row` is the result at the tip, and `at_pin` the result at the pin. `first_fails` is the first commit on which the
+    `row` is the result at the tip. `at_pin` is the result at the pin. `first_fails` is the first commit on which the
     check fails. It is None if the check fails on no commit, if the check already fails at the pin, or if no search was
     made.
     """
@@ -83,9 +83,9 @@ def look_at_checks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A patch that names a check, and the check's result on upstream alone.
+    """A patch that names a check, and the check's result on upstream without the series.
 
-    The patch can be dropped if the result is PASS. `when` is the patch's own text on when to drop the patch.
+    The patch can be dropped if the result is PASS. `when` is the patch's own description of when it can be dropped.
     """
 
     file: str
@@ -103,9 +103,9 @@ class Drop:
 def look_at_drops(
     objects: Objects, series: Series, tree: str, checks: Sequence[Check], engine: OpenEngine
 ) -> tuple[Drop, ...]:
-    """Run the checks that patches name in `Drop-Check:` on a tree of upstream alone.
+    """Run the checks that patches name in `Drop-Check:` on an upstream tree without the series.
 
-    A check that does not exist is INVALID.
+    If a named check does not exist, its result is INVALID.
     """
     named = [(one, name) for one in read_metadata(series) for name in one.values.get(DROP_CHECK, ())]
     if not named:

@@ -28,9 +28,9 @@ from patchstack.upstream.merge.series import Carrier, Verdicts, Way
 class Diagnosis:
     """The reason why one patch fails on one tree.
 
-    In a cascade, earlier patches cause the failure. `causes` contains their indices. The patch that changed the most of
-    the places that do not fit is first. Otherwise, `also` contains the failing earlier patches whose lines the patch
-    needs too.
+    In a cascade, earlier patches cause the failure, and `causes` contains their indices. The patch that changed the
+    most failing places is first. If the failure is not a cascade, `also` contains the failing earlier patches whose
+    lines the patch needs too.
     """
 
     state: State
@@ -41,7 +41,7 @@ class Diagnosis:
 
 
 class Diagnoser:
-    """Diagnoses patches of a series on trees of upstream. `commits` is the number of upstream's commits."""
+    """Diagnoses patches of a series on upstream trees. `commits` is the number of upstream commits."""
 
     def __init__(self, objects: Objects, chain: StrictChain, pin_tree: str, commits: int) -> None:
         self.objects = objects
@@ -66,18 +66,18 @@ class Diagnoser:
         return self._found[key]
 
     def carried(self, tree: str) -> Verdicts:
-        """Return whether each patch's own change merges three-way onto a tree of upstream."""
+        """Return whether each patch's own change merges three-way onto an upstream tree."""
         key = self._entries(tree)
         if key not in self._carried:
             self._carried[key] = self._carrier.merged(key, self._slots(tree))
         return self._carried[key]
 
     def supposed(self, tree: str) -> tuple[bool | None, ...]:
-        """Return whether each patch merges three-way onto a hypothetical tree: see `Carrier.supposed`."""
+        """Return whether each patch merges three-way onto a hypothetical tree (see `Carrier.supposed`)."""
         return self._carrier.supposed(self.chain.touched.entries(tree), self._slots(tree))
 
     def merges_with(self, tree: str, others: Collection[int], index: int) -> bool:
-        """Return whether a patch merges onto a tree that includes the changes of some conflicting earlier patches."""
+        """Return whether a patch merges onto a tree that includes the conflicting earlier patches `others`."""
         self._carrier.merged(self._entries(tree), self._slots(tree))
         return self._carrier.merges_with(others, index)
 
@@ -86,12 +86,12 @@ class Diagnoser:
         return bool(self._alone(Way.LAID, tree, index)[0])
 
     def changed(self, tree: str, index: int) -> bool:
-        """Return whether any path of a patch has different content in a tree of upstream than at the pin."""
+        """Return whether any path of a patch has different content in an upstream tree than at the pin."""
         place, there = self.chain.touched.place, self.chain.touched.entries(tree)
         return any(there[place[path]] != self._base[place[path]] for path in self.own.of(index))
 
     def landed_at(self, tree: str, index: int) -> bool:
-        """Return whether a patch's own change has no effect on a tree of upstream."""
+        """Return whether a patch's own change has no effect on an upstream tree."""
         return bool(self._alone(Way.BARE, tree, index)[1])
 
     def _alone(self, way: Way, tree: str, index: int) -> tuple[bool | None, bool | None]:
@@ -106,7 +106,7 @@ class Diagnoser:
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
         """Return the new paths of touched files that upstream moved, with their entries.
 
-        A file has moved if a tree of upstream no longer has it at its old path.
+        A file counts as moved if the tree lacks the file's old path and contains a similar new file.
         """
         found = self._moved.get(tree)
         if found is None:
@@ -196,14 +196,14 @@ class Diagnoser:
         return self.ownership.touching(reason.path, index)
 
     def _span(self, reason: Reason, index: int) -> tuple[int, int] | None:
-        """Return the lines that a hunk covers on the pin, in the file as it is before the patch."""
+        """Return the range of lines that a hunk covers in the pin's version of the file before the patch."""
         change = self.own.of(index).get(reason.path)
         if reason.hunk is None or change is None or reason.hunk >= len(change.spans):
             return None
         return change.spans[reason.hunk]
 
     def _roots(self, tree: str, owned: Counter[int]) -> tuple[int, ...]:
-        """Return the root causes among the patches that own the places.
+        """Return the root causes among the patches that own the failing places.
 
         A root cause fails because of its own change. The patch that owns the most places is first.
         """
@@ -215,7 +215,7 @@ class Diagnoser:
         return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
 
     def collides(self, culprits: Culprits, tip: str, index: int) -> tuple[UpstreamCommit, ...]:
-        """Return the upstream commits whose lines conflict with a patch on the tree of the tip.
+        """Return the upstream commits whose lines conflict with a patch at the tip.
 
         The commit with the most conflicting places is first.
         """
@@ -262,7 +262,7 @@ class Diagnoser:
 
 
 def _touch(one: Edit, other: Edit) -> bool:
-    """Return whether two edits that lead to the same new text touch each other in it.
+    """Return whether two edits with the same new text touch each other in that text.
 
     A pure removal is a point between two lines.
     """

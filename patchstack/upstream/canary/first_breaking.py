@@ -15,13 +15,13 @@ _SHOWN = 4  # the maximum number of conflicting places that are reported for one
 _TOGETHER = 4  # the maximum number of commits in one reason; for a longer list, only the last commit is named
 
 Fails = Callable[[str], Sequence[bool]]
-"""Returns for each patch whether it fails in a chain over a tree."""
+"""The type of functions that return, for each patch, whether the patch fails in a chain over a tree."""
 
 
 def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
     """Return, for each patch, the first commit at which the patch fails in a chain of strict applies.
 
-    Failing patches are left out of the chain. The first failure counts, even if the patch applies again later. An
+    Failing patches are skipped in the chain. The first failure counts, even if the patch applies again later. An
     anchored patch counts as failing if it does not merge from its blob. The result of a patch is None if the patch
     never fails. It is also None if the patch does not apply to the pin, because then upstream did not break it.
     """
@@ -48,7 +48,8 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
 def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[PatchFile, ...]) -> list[Broken | None]:
     """Return, for each patch, the first commit onto which the patch does not merge three-way.
 
-    The earlier patches that merge are included. The result is None for a patch that does not apply to the pin.
+    The patch is merged onto a tree that includes the earlier patches that merge. The result is None for a patch that
+    does not apply to the pin.
     """
     causes: dict[int, tuple[int, ...]] = {}
 
@@ -84,7 +85,7 @@ def _walked(
 ) -> list[Broken | None]:
     """Walk over the commits, and explain every patch at the first commit at which the patch fails.
 
-    `supposed` has the same result as `fails`, but is used for trees near the pin.
+    `supposed` has the same result as `fails`, but is used for hypothetical trees near the pin.
     """
     judged = [index for index in range(len(diagnoser.own)) if diagnoser.own.applies(index)]
     found: list[Broken | None] = [None] * len(diagnoser.own)
@@ -166,7 +167,7 @@ def _needed(diagnoser: Diagnoser, tree: str, index: int) -> tuple[int, ...]:
     """Return the failing earlier patches that prevent a patch from merging onto a tree.
 
     The result is empty if the patch fails because of its own change. Otherwise it is the one patch whose changes are
-    sufficient, or the smallest group of patches whose changes are needed together.
+    sufficient, or a minimal group of patches whose changes are needed together.
     """
     failing = diagnoser.carried(tree).clean
     before = sorted(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _HEAD = re.compile(rb"[A-Za-z_$][^;]*\(|(?:struct|class|enum|union|namespace|def|function)\b[^;]*\Z")
-_NONE = re.compile(rb"\w+:\s*\Z|.*;\s*\Z")  # a label, a declaration
+_NONE = re.compile(rb"\w+:\s*\Z|.*;\s*\Z")  # labels and declarations, which are not heads of functions
 _FIRST = frozenset(bytes((letter,)) for letter in b"}_$abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NAME = re.compile(
     rb"([A-Za-z_$][\w:~$]*)\s*\(|(?:struct|class|enum|union|namespace|def|function)\s+(?:class\s+)?(\w+)"
@@ -59,8 +59,8 @@ def function_at(found: Sequence[Function], line: int) -> Function | None:
 def heads_at(lines: Sequence[bytes], numbers: Iterable[int]) -> set[bytes]:
     """Return the heads of the functions that contain the given lines.
 
-    The line numbers must be in ascending order. Unlike `function_at`, this reads only the needed part of the text, and
-    reads every line at most once.
+    The line numbers must be in ascending order. Unlike `function_at`, this function reads only the needed part of the
+    text, and reads every line at most once.
     """
     found: set[bytes] = set()
     before, head = -1, None

@@ -1,7 +1,8 @@
 """Find out whether upstream already contains a patch or a similar change.
 
-The tests are, in order: whether the patch would still change upstream, whether it applies in reverse, whether upstream
-has its hunks, and whether an upstream commit has the same patch-id, similar lines or a similar title.
+The module tests, in this order, whether the patch would still change upstream, whether it applies in reverse, and
+whether upstream contains its hunks. Then it searches for an upstream commit with the same patch-id, similar lines or a
+similar title.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary
 
 SAME_LINES = 0.6
-"""If an upstream commit has at least this share of a patch's changed lines, it counts as the patch with changes."""
+"""The minimum share of a patch's changed lines in a similar upstream commit.
+
+Such a commit counts as a modified version of the patch.
+"""
 _FEW_LINES = 3
 _SAME_WORDS, _FEW_WORDS = 0.6, 3
 
@@ -65,8 +69,8 @@ class Landing:
     def whole(self, index: int) -> Likeness | None:
         """Return how upstream's tip contains a complete patch.
 
-        The tip contains the patch if the patch changes nothing there, or applies in reverse. Otherwise, the result is
-        None.
+        The tip contains the patch if the patch changes nothing in the tip, or applies in reverse. Otherwise, the result
+        is None.
         """
         tip = self._range.tip.tree
         if self._diagnoser.carried(tip).nothing[index]:
@@ -142,8 +146,8 @@ class Landing:
     def _shared(self, mine: ChangedLines, commit: UpstreamCommit) -> int:
         """Return how many lines a patch and a commit both change. Return 0 if there are too few to matter.
 
-        A quick upper bound is read from the files of the commit: the commit adds only lines that are in its files
-        afterwards, and removes only lines that were in them before.
+        An upper bound is computed first, because it is cheaper. The commit adds only lines that its files contain
+        afterwards, and removes only lines that its files contained before.
         """
         changed = self._culprits.changed(commit).items()
         before, after = (
@@ -160,7 +164,7 @@ class Landing:
         return sum((mine & self._lines[commit.index]).values())
 
     def _standing(self, path: bytes, entry: Entry | None) -> frozenset[bytes]:
-        """Return the lines of the series that a file of upstream contains."""
+        """Return the changed lines of the series that an upstream file contains."""
         oid = entry[1] if entry is not None else ""
         if oid not in self._theirs:
             if self._every is None:
@@ -194,7 +198,7 @@ class Landing:
     def _since(self, how: str, index: int) -> Likeness:
         """Return the commit that made the change.
 
-        At this commit, and at every later commit that touches the files, upstream contains the change.
+        Upstream contains the change at this commit, and at every later commit that touches the files.
         """
         commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
         trees = [self._range.pin.tree, *(commit.tree for commit in commits)]
@@ -213,7 +217,7 @@ class Landing:
         return self._backwards(tree, index)
 
     def _backwards(self, tree: str, index: int) -> bool:
-        """Return whether a patch applies in reverse to a tree of upstream, as `git apply --reverse` would apply it."""
+        """Return whether a patch applies in reverse to an upstream tree, as `git apply --reverse` would apply it."""
         diffs = self._diagnoser.chain.steps(index)
         if diffs is None:
             return False
@@ -234,10 +238,9 @@ class Landing:
         return True
 
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
-        """Return the path, the lines and the edits of each text that a patch changes.
+        """Return each text that a patch changes: its path, its lines before and after the patch, and its edits.
 
-        The lines are those before and those after the patch. No text is returned for a patch that is too large to
-        analyse.
+        A patch that is too large to analyse has no texts.
         """
         own = self._diagnoser.own
         found: list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]] = []

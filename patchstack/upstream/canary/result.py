@@ -1,4 +1,7 @@
-"""The result of canary: a state for every patch on a newer upstream, the breaking commits, and the next step."""
+"""Define the result of `canary`.
+
+It consists of the state of every patch on a newer upstream, the breaking commits, and the patches to repair.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,13 @@ _ROOTS = frozenset({State.CONFLICT, State.PARTLY_LANDED, State.DELETED_SOURCE, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likeness:
-    """An upstream commit that made the change of a patch, or a similar change.
+    """An upstream commit that made the same change as a patch, or a similar change.
 
     `how` has one of these values. `tree`: the patch no longer changes anything in upstream's tip. `reverse`: the patch
     applies to the tip in reverse. `hunks`: the tip contains every hunk. `patch-id`: the commit has the same patch-id.
-    `similar`: the commit has the share `score` of the patch's changed lines. `title`: both touch a common file, and the
-    patch's title has the share `score` of the distinctive words in the commit's title. `commit` is None for a change
-    that upstream already had at the pin.
+    `similar`: the commit contains the share `score` of the patch's changed lines. `title`: both touch a common file,
+    and the patch's title contains the share `score` of the distinctive words in the commit's title. `commit` is None
+    for a change that upstream already had at the pin.
     """
 
     how: str
@@ -67,7 +70,7 @@ class Broken:
 
 
 class Fit(StrEnum):
-    """How a patch fits onto one upstream commit. Earlier patches that fail are left out."""
+    """How a patch fits onto one upstream commit. Earlier patches that fail are skipped."""
 
     APPLIES = "applies"
     OFFSET = "applies at an offset"
@@ -80,7 +83,8 @@ class Fit(StrEnum):
 class Span:
     """A range of commits at which a patch fits in the same way.
 
-    `patch` is an index. `first` and `last` are the indices of the first and last commits; -1 means the pin.
+    `patch` is the index of the patch. `first` and `last` are the indices of the first and last commits. An index of -1
+    means the pin.
     """
 
     patch: int
@@ -97,9 +101,9 @@ class CanaryPatch:
     or `unsafe`. It is None for an anchored patch. `threeway` is the result in a chain of three-way merges: `clean`,
     `landed` (the patch changes nothing there) or `conflict`. It is None for a patch that does not apply to the pin.
     `causes` are all patches that cause a cascade, and `caused_by` is the first of them. `renamed` are files that moved:
-    the path at the pin and the new path. `collides` are the commits whose lines conflict, the commit with the most
-    lines first. `remains` are the hunks of a partly landed patch that upstream's tree lacks. `line` is the 1-based line
-    of the patch file that does not fit. It is None if the patch applies or if the line is not known.
+    the path at the pin and the new path. `collides` are the commits whose lines conflict. The commit with the most
+    conflicting places is first. `remains` are the hunks of a partly landed patch that upstream's tree lacks. `line` is
+    the 1-based line of the patch file that does not fit. It is None if the patch applies or the line is unknown.
     """
 
     file: str
@@ -130,7 +134,7 @@ class Canary:
 
     `blamed` is `strict` or `threeway` if the first breaking commits were searched for, otherwise None. `timeline` is
     empty unless it was requested. `checks` is empty if the series has no checks. `drops` are the patches that name a
-    check in `Drop-Check:`. This check decides whether the patch can be dropped. `parked` are the parked patches.
+    check in `Drop-Check:`. Such a check decides whether its patch can be dropped. `parked` are the parked patches.
     """
 
     series: str
@@ -157,7 +161,7 @@ class Canary:
 def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
     """Return the upstream commits that break patches, in order.
 
-    Each is given with the patches that it is the first to break.
+    Each commit is returned with the patches that it was the first to break.
     """
     found: dict[int, tuple[UpstreamCommit, list[CanaryPatch]]] = {}
     for patch in result.patches:
@@ -171,8 +175,8 @@ def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
 class Culprit:
     """Patches that fail because of their own change (`roots`), and the upstream commit that conflicts with them.
 
-    The commit is None if it is not known. `freed` are patches that fail only because of `roots`, and apply again if
-    these are repaired.
+    The commit is None if it is unknown. `freed` are patches that fail only because of `roots`, and apply again if
+    `roots` are repaired.
     """
 
     commit: UpstreamCommit | None
@@ -184,7 +188,8 @@ def to_mend(result: Canary) -> list[Culprit]:
     """Return the patches to repair, grouped by upstream commit.
 
     Groups that free the most patches come first, then groups with the most patches. A patch belongs to the first commit
-    that broke it, if this commit was searched for. Otherwise it belongs to the commit with the most conflicting lines.
+    that broke it, if that commit was searched for. Otherwise, it belongs to the commit with the most conflicting
+    places.
     """
     groups: dict[int, list[CanaryPatch]] = {}
     commits: dict[int, UpstreamCommit] = {}

@@ -27,7 +27,7 @@ _ALGORITHMS = (
     DiffOption.PATIENCE | DiffOption.INDENT_HEURISTIC,
 )
 _CONTEXT = 3
-_TELLING = 4  # the minimum number of letters of a significant line
+_TELLING = 4  # the minimum number of letters in a significant line
 _BLANKS = b" \t\n\r\v\f"
 _NO_LETTERS = bytes(set(range(256)) - set(b"_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 
@@ -41,7 +41,7 @@ ChangedLines = Counter[tuple[bytes, bytes]]
 def patch_ids(changes: Sequence[Change]) -> set[str]:
     """Return the ids of a change under every diff algorithm.
 
-    Like `git patch-id`, an id is computed from the changed lines and their context, without whitespace.
+    As in `git patch-id`, an id is computed from the changed lines and their context, without whitespace.
     """
     return {_id(changes, algorithm) for algorithm in _ALGORITHMS}
 
@@ -94,7 +94,8 @@ def _feed(digest: hashlib._Hash, lines: Lines, sign: bytes) -> None:
 def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]]) -> ChangedLines:
     """Return the significant lines that a change adds and removes.
 
-    For each file, `changes` has the lines before and after, and the edits between them if these are known.
+    For each file, `changes` contains the lines before and after. It also contains the edits between them, or None if
+    the edits are unknown.
     """
     counted: ChangedLines = Counter()
     for before, after, known in changes:

@@ -26,11 +26,11 @@ _DEFINES = (
     re.compile(rb"getenv\(\s*\"(\w+)\""),
     re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
 )
-_SHORTEST = 5  # the minimum number of letters of a significant name
+_SHORTEST = 5  # the minimum number of letters in a significant name
 
 
 class Staleness:
-    """Finds upstream's changes that may affect patches which still apply."""
+    """Finds upstream's changes that may affect patches that still apply."""
 
     def __init__(
         self, objects: Objects, range_: UpstreamRange, diagnoser: Diagnoser, culprits: Culprits | None
@@ -44,8 +44,10 @@ class Staleness:
         self._functions: dict[tuple[bytes, bool], list[Function]] = {}
 
     def around(self, index: int) -> Iterator[str]:
-        """Yield a sentence for every function that both a patch and upstream changed. Nothing is known of the functions
-        of a patch that is too large to analyse."""
+        """Yield a sentence for every function that both a patch and upstream changed.
+
+        Yields nothing for a patch that is too large to analyse.
+        """
         if self._diagnoser.own.bulky(index):
             return
         own = self._diagnoser.own
@@ -62,10 +64,13 @@ class Staleness:
                 if new is None:
                     yield f"{shown} no longer exists in its old form"
                 elif list(pin[old.start : old.end]) != list(tip[new.start : new.end]):
-                    yield f"{shown}, which it changes, has changed{self._by(path, pin, tip, old, new)}"
+                    yield f"{shown}, which the patch changes, has changed{self._by(path, pin, tip, old, new)}"
 
     def _named(self, path: bytes, tip: bool, head: bytes) -> Function | None:
-        """Return the function with that head in upstream's file. Return None unless there is exactly one."""
+        """Return the function with the given head in upstream's file.
+
+        Return None unless exactly one function matches.
+        """
         key = (path, tip)
         if key not in self._functions:
             slot = (self._tip if tip else self._pin)[self._diagnoser.chain.touched.place[path]]
@@ -84,10 +89,11 @@ class Staleness:
         return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
 
     def names(self, indices: Sequence[int], *, everywhere: bool) -> dict[int, list[str]]:
-        """Return the names that both a patch and upstream define, with upstream's file for each name.
+        """Return messages about the names that both a patch and upstream added, by patch.
 
-        Upstream must have added the name since the pin. `indices` are the patches that apply. Only files that the
-        series touches are searched. With `everywhere`, all available files that upstream changed are searched.
+        Each message contains upstream's file. Upstream must have added the name since the pin. `indices` are the
+        patches that apply. Only files that the series touches are searched. With `everywhere`, all available files that
+        upstream changed are searched.
         """
         defined = {index: self._defined(index) for index in indices}
         wanted: set[bytes] = set().union(*defined.values())
@@ -105,7 +111,10 @@ class Staleness:
                 fresh = (name for name in there if not _is_word(name, before))
                 where.update(dict.fromkeys(fresh, path.decode("utf-8", "replace")))
         return {
-            index: [f"{name.decode()}, which it adds, is in {where[name]} now" for name in sorted(names & where.keys())]
+            index: [
+                f"{name.decode()}, which the patch adds, is also in {where[name]} now"
+                for name in sorted(names & where.keys())
+            ]
             for index, names in defined.items()
             if names & where.keys()
         }

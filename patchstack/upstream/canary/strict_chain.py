@@ -1,8 +1,8 @@
 """Apply a series strictly to many trees, and skip patches that fail.
 
 No patch is tried twice on the same lines. The result of a patch depends only on the contents at its paths, so results
-are cached by these contents, file by file. A patch goes to `Applier`, and from there to git (patchstack/git/apply.py),
-if it is not a plain text diff of regular files, or if it is too costly to apply here.
+are cached by these contents, file by file. A patch is passed to `Applier`, and from there to git
+(patchstack/git/apply.py), if it is not a plain text diff of regular files, or if it is too costly to apply here.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.replay import Replay
 
 Content = str | int
-"""The content of a file: the id of a blob, or the number of content that this module created."""
+"""The content of a file: a blob id, or the number of a text that this module created."""
 Slot = tuple[int, Content] | None
 """The mode and content at a path."""
 
 Journal = tuple[tuple[int, Slot, Slot], ...]
-"""The changes of a patch: for each, the index of the path among the touched paths, and the slots before and after."""
+"""The changes of a patch.
+
+Each change is the index of its path among the touched paths, and the slots before and after the patch.
+"""
 
 _Edits = tuple[tuple[int, Slot], ...]
 
@@ -42,8 +45,8 @@ _Edits = tuple[tuple[int, Slot], ...]
 class ChainRun:
     """The result of a chain over one tree.
 
-    `applied` tells for each patch whether it applied. `offset` is the largest distance in lines between a hunk and the
-    line in its header. It is 0 if all hunks apply at their lines.
+    `applied` tells for each patch whether it applied. `offset` is, for each patch, the largest distance in lines
+    between a hunk and the line in its header. It is 0 if all hunks apply at their lines.
     """
 
     applied: tuple[bool, ...]
@@ -63,8 +66,8 @@ class _Step:
 class _Contents:
     """A cache of the lines of recently used files.
 
-    All patches on one tree share the work of `pool`. The cache also records the old content and the diff from which
-    each new content was made.
+    All patches on one tree share the effort limit of `pool`. The cache also records the old content and the diff from
+    which each new content was made.
     """
 
     LIMIT = 300_000_000  # approximate limit in bytes
@@ -236,7 +239,7 @@ class StrictChain:
     def supposed(self, tree: str) -> tuple[bool, ...]:
         """Return whether each patch applies in a chain over a hypothetical tree.
 
-        Hypothetical trees have a separate cache, because they may differ much from the trees of `run`.
+        Hypothetical trees have a separate cache, because they may differ greatly from the trees of `run`.
         """
         self._tree, self._contents.pool = tree, Pool()
         return tuple(one[0] for one in self._supposed.run(list(self.touched.entries(tree))))
@@ -265,7 +268,7 @@ class StrictChain:
         return Standing(self, tree, index, self._replay.inputs[index])
 
     def outcome(self, standing: Standing, index: int) -> Outcome:
-        """Apply one patch to this state, and return the outcome with reasons."""
+        """Apply one patch to the state `standing`, and return the outcome with its reasons."""
         known = self._outcomes.get((index, standing.given))
         if known is not None:
             return known
@@ -277,11 +280,14 @@ class StrictChain:
         return self._patches[index].data or b""
 
     def left_to_git(self, index: int) -> bool:
-        """Return whether only git reads a patch, because it is too large, or was too costly on a tree so far."""
+        """Return whether only git reads a patch, because it is too large or was too costly on an earlier tree."""
         return index in self._bulky or index in self._costly
 
     def steps(self, index: int) -> tuple[FileDiff, ...] | None:
-        """Return the file diffs of a patch that is applied here. Return None for a patch that goes to `Applier`."""
+        """Return the file diffs of a patch that is applied here.
+
+        Return None for a patch that is passed to `Applier`.
+        """
         steps = self._steps[index]
         return None if steps is None else tuple(step.diff for step in steps)
 
@@ -365,7 +371,7 @@ class StrictChain:
     def _merged(self, tree: str, patch: PatchFile) -> str | None:
         """Merge an anchored patch from its blobs, and return the tree.
 
-        Return None if the blobs are not known or the patch does not merge.
+        Return None if the blobs are not available or the patch does not merge.
         """
         try:
             diffs = parse_diffs(patch.data or b"")
@@ -391,7 +397,7 @@ class StrictChain:
         return self._applier
 
     def _materialized(self, tree: str, index: int, given: tuple[Slot, ...]) -> TreeOverlay:
-        """Return a tree with the slots that a patch finds."""
+        """Return a tree that contains the given slots at the paths of a patch."""
         overlay = TreeOverlay(self._objects, tree)
         base = self.touched.entries(tree)
         changed = [(place, slot) for place, slot in zip(self._places[index], given, strict=True) if slot != base[place]]
@@ -406,7 +412,7 @@ class StrictChain:
 
 
 def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
-    """Return the diffs of a patch. Return None if the patch goes to `Applier`."""
+    """Return the diffs of a patch. Return None if the patch is passed to `Applier`."""
     if patch.anchored or patch.data is None or bulky(patch.data):
         return None
     try:

@@ -37,13 +37,13 @@ class Taken:
 
 
 class TakenHunks:
-    """Compares the patches of a series with trees of upstream, hunk by hunk."""
+    """Compares the patches of a series with upstream trees, hunk by hunk."""
 
     def __init__(self, diagnoser: Diagnoser) -> None:
         self._diagnoser = diagnoser
         self._own = diagnoser.own
         self.pool = Pool(5 * SPARE)
-        self._diffs: dict[int, dict[bytes, FileDiff]] = {}  # of the last patch
+        self._diffs: dict[int, dict[bytes, FileDiff]] = {}  # for the last patch only
 
     def of(self, tree: str, index: int) -> Taken:
         """Return the parts of one patch that a tree contains. The patch must apply to the pin."""
@@ -107,7 +107,7 @@ class TakenHunks:
     def _hunks(self, path: bytes, change: PathEdit, index: int) -> list[tuple[int, int, Hunk | None]]:
         """Return the hunks of a change, each with its range of lines in the old file.
 
-        If the hunks of the patch are not known, return the edits of the change.
+        If the hunks of the patch are unknown, return the edits of the change.
         """
         if index not in self._diffs:
             self._diffs = {index: {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}}
@@ -131,7 +131,7 @@ class TakenHunks:
         if not any(map(says_something, _changed(edit, before, after))):
             return place == added
         if not added and self._diagnoser.ownership.of_lines(path, index, edit.at, edit.at + edit.removed):
-            return False  # it removes lines of the series, which were never in upstream
+            return False  # the edit removes lines of the series, which were never in upstream
         return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
 
 
@@ -153,9 +153,9 @@ def applies_backwards(lines: Lines, hunks: Sequence[Hunk], effort: Effort) -> bo
 
 
 def _region(edit: Edit, theirs: Sequence[Edit]) -> tuple[int, int]:
-    """Return the range of an edit's old lines in a different version.
+    """Return the range that corresponds to an edit's old lines in a different version of the text.
 
-    The range includes the edits of the different version to these lines.
+    `theirs` are the edits of that version. The range includes those edits that touch the lines.
     """
     first, last = edit.at, edit.at + edit.removed
     shift = 0

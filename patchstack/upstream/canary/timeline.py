@@ -12,13 +12,13 @@ from patchstack.upstream.history import UpstreamRange
 
 
 def timeline(diagnoser: Diagnoser, range_: UpstreamRange) -> tuple[Span, ...]:
-    """Return the spans of all patches, from the pin to the tip, by patch and then by commit."""
+    """Return the spans of all patches, from the pin to the tip, sorted by patch and then by commit."""
     count = len(diagnoser.own)
     begun: list[tuple[int, Fit]] = []
     found: list[list[Span]] = [[] for _ in range(count)]
     trees = [(-1, range_.pin.tree), *((commit.index, commit.tree) for commit in range_.commits)]
     last: object = None
-    with task("drawing commits") as this:
+    with task("building the timeline") as this:
         for index, tree in counted(trees, this, len(trees), lambda one: str(one[0] + 1)):
             entries = diagnoser.chain.touched.entries(tree)
             if entries == last:

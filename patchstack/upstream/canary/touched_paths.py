@@ -41,7 +41,7 @@ class TouchedPaths:
         """Return the mode and id at each path, in the order of `paths`.
 
         The entry is None for a path that does not exist. The mode is `OBSTRUCTED` if a parent of the path is a file or
-        link. Raises `MissingObject`.
+        link. Raises `MissingObject` if a directory is not available.
         """
         found: list[Entry | None] = [None] * len(self.paths)
         for place, entry in self._look(self._root, tree):

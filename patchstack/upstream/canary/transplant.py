@@ -13,7 +13,7 @@ from patchstack.upstream.merge.patch import Picker
 
 
 class Transplant:
-    """Applies commits of a range to trees of upstream, at the paths that a series touches.
+    """Applies commits of a range to upstream trees, at the paths that a series touches.
 
     Contents are merged only at these paths. At other paths, a change is applied if the tree has the commit's old entry.
     This matters only for following renamed files.
@@ -26,9 +26,9 @@ class Transplant:
         self._picker = Picker(objects)
 
     def onto(self, tree: str, commits: Iterable[UpstreamCommit]) -> str | None:
-        """Return a tree with the changes of some commits, which are sorted oldest first.
+        """Return a tree with the changes of `commits`, which must be sorted oldest first.
 
-        Return None if one of them does not merge. The tree stays in memory.
+        Return None if a commit does not merge. The tree stays in memory.
         """
         for commit in commits:
             there = self._with(tree, commit)
@@ -43,7 +43,8 @@ class Transplant:
             return commit.tree
         result = TreeOverlay(self._objects, tree)
         changes = list(compare_trees(self._objects, before, commit.tree))
-        for change in sorted(changes, key=lambda change: change.new is not None):  # files first, to make room
+        # Apply removals first, because a directory may replace a file.
+        for change in sorted(changes, key=lambda change: change.new is not None):
             ours = result.entry(change.path) if result.obstacle(change.path) is None else None
             if ours == change.old:
                 merged = change.new

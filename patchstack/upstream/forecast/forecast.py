@@ -1,7 +1,8 @@
-"""Forecast which patches will break next, from how often upstream changes lines near the changes of the series.
+"""Forecast which patches will break next.
 
-In a backtest, this was the simplest of the best predictors (benchmarks/forecast_backtest.py; docs/guides/canary.md has
-the figures). Using the age or the function of a change did not improve the predictions.
+The forecast uses how often upstream changes lines near the series' own changes. In a backtest
+(benchmarks/forecast_backtest.py), this was the simplest of the best predictors. docs/guides/canary.md shows the
+figures. The age and the function of a change did not improve the predictions.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from patchstack.upstream.merge.text import is_binary
 AHEAD = 30
 """The horizon of the forecast in days."""
 NEAR = 25
-"""Upstream's changes count if they are at most this number of lines from a place."""
+"""The maximum distance, in lines, of an upstream change that counts for a place."""
 CONTEXT = 3
-"""The number of context lines around a change. A patch no longer applies strictly if upstream changes one of them."""
+"""The number of context lines around a change.
+
+A patch no longer applies strictly if upstream changes one of these lines.
+"""
 CALM = 0.05
 """The expected number of changes of a place in `AHEAD` days if upstream changed nothing nearby.
 
@@ -56,8 +60,8 @@ class HotFunction:
 class HotFile:
     """A file of upstream that the series changes.
 
-    `weeks` are the numbers of upstream commits per week, oldest week first. `known` is false if the functions are
-    unknown because contents were missing.
+    `weeks` contains the number of upstream commits in each week, oldest week first. `known` is false if the functions
+    are unknown because contents were missing.
     """
 
     path: str
@@ -88,11 +92,11 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The forecast.
+    """The forecast for a series.
 
     `days` is the length of the period that ends at `until` (YYYY-MM-DD). The period is shorter than requested if the
-    clone's history is shorter. `weeks` are the first days of the weeks. Files and patches are sorted, the highest risk
-    first.
+    clone's history is shorter. `weeks` are the first days of the weeks. Files are sorted by commits and patches by
+    risk, highest first.
     """
 
     days: int
@@ -131,7 +135,7 @@ class _Place:
 
 @task("forecasting")
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
-    """Forecast from the last `days` days before upstream's tip.
+    """Forecast from upstream's commits of the last `days` days before its tip.
 
     Only files that the series touches at the tip are fetched. Raises `MissingError` if the history of the clone cannot
     be read.
@@ -149,7 +153,7 @@ def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
     """
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
-        raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
+        raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run 'git fsck'")
     newest = int(told.stdout.split(b"\n")[1])
     asked = git.read(
         repository.path,
@@ -235,7 +239,7 @@ class _Forecaster:
         return edits, {head.name if head is not None else "" for head in heads}
 
     def _surface(self) -> list[dict[int, list[_Place]]]:
-        """Return the places of the changes of every patch, by file."""
+        """Return the places that each patch changes, by file."""
         found: list[dict[int, list[_Place]]] = []
         for index in range(len(self._own)):
             files: dict[int, list[_Place]] = {}
@@ -311,7 +315,7 @@ class _Forecaster:
 
 
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
-    """Return how many of a file's changes were near a range of lines, which is given in the newest version.
+    """Return how many of a file's changes were near a range of lines of its newest version.
 
     `made` contains the changes, oldest first.
     """

@@ -1,8 +1,8 @@
 """Merge a series three-way onto another tree, with edits instead of texts.
 
-Complete files are compared only once: upstream's version of each file with the version at the pin. For each further
-patch these edits are only shifted, or combined with the lines of a skipped patch. Only the few lines of touching edits
-are compared again. The merge itself gives the same result as `text.merge_texts`.
+Complete files are compared only once: upstream's version of each file with the version at the pin. The resulting edits
+are only shifted for each further patch, or combined with the lines of a skipped patch. Only the few lines of touching
+edits are compared again. The merge produces the same result as `text.merge_texts`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _new = tuple.__new__
 class MergedEdits:
     """The result of merging a patch's edits into another version of a text.
 
-    `clean` is true if there were no conflicts. `nothing` is true if the patch changes nothing there. `lines` are the
-    merged text. `left` are the edits from the patch's own result to the merged text.
+    `clean` is true if there were no conflicts. `nothing` is true if the patch changes nothing in this version. `lines`
+    are the merged text. `left` are the edits from the patch's own result to the merged text.
     """
 
     clean: bool
@@ -50,8 +50,8 @@ def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, .
 def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
     """Merge a patch's edits (base to theirs) with upstream's edits (base to ours).
 
-    A conflict is settled in `lines`. If both sides only inserted lines, both insertions are kept, ours first. Otherwise
-    ours is kept.
+    A conflict is settled in `lines`. If both sides only inserted lines, both insertions are kept, first that of `ours`.
+    Otherwise, the lines of `ours` are kept.
     """
     if not upstream:
         return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())
@@ -89,8 +89,8 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
 def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the places that a patch changes.
 
-    Each place is two half-open ranges of indices: its upstream edits, and its patch edits. The edits of one place touch
-    each other, and no other edit. A place may have no upstream edits.
+    Each place is given as two half-open ranges of indices: its upstream edits, and its patch edits. The edits of one
+    place touch each other, and no other edit. A place may have no upstream edits.
     """
     done = place = 0
     while place < len(patch):
@@ -133,7 +133,7 @@ def _moved(found: Sequence[Edit], at: int, to: int) -> Sequence[Edit]:
 
 
 def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left: list[Edit]) -> None:
-    """Add one place to the merged text, and to the edits from the patch's result to the merged text."""
+    """Add one changed place to the merged text, and to the edits from the patch's result to the merged text."""
     (start, count), (there, their_count) = change.ours, change.theirs
     here = len(merged)
     if change.side is Side.THEIRS:
@@ -163,7 +163,7 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
         start = patch[begun].at if first == done else min(upstream[first].at, patch[begun].at)
         there, here = start + grown, start + _shift(upstream, first)
         grown = _shift(patch, ended)
-        if apart:  # the reverse of the patch's edit
+        if apart:  # no edits touch each other, so this is the reverse of the patch's edit
             found.append(Edit(there, patch[begun].added, here, patch[begun].removed))
             continue
         end = _end(patch[ended - 1]) if first == done else max(_end(upstream[done - 1]), _end(patch[ended - 1]))

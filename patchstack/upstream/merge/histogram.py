@@ -1,9 +1,9 @@
 """Find the changes between two texts with git's histogram diff, which git uses for merges.
 
 The algorithm is that of xdiff/xhistogram.c. It splits both texts at the common run that contains the rarest line. If
-several runs are equally rare, it takes the longest. An index of the old text stores its line counts and the result of
+several runs are equally rare, it chooses the longest. An index of the old text stores its line counts and the result of
 each region. The next version of the new text differs in a few lines, so the results for most of its regions are already
-known.
+stored.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 CHAIN = 64
-"""A line that occurs more often than this does not split a text (max_chain_length in xhistogram.c)."""
+"""The maximum number of occurrences of a line that splits a text (max_chain_length in xhistogram.c)."""
 
 
 _OFTEN, _LEAST = 64, 40_000_000
-"""The limit for the search, above which the rest is compared with Myers' diff.
+"""The effort limit of the search. Above the limit, the rest is compared with Myers' diff.
 
 `_OFTEN` is how often each line may be examined. `_LEAST` is the number of examinations that are always allowed. git has
 no such limit, so its time grows with the square of the number of changes.
@@ -25,7 +25,7 @@ no such limit, so its time grows with the square of the number of changes.
 
 
 class Edit(NamedTuple):
-    """A change of one side.
+    """A change between an old and a new text.
 
     It replaces `removed` lines, from line `at` of the old text, with `added` lines, from line `to` of the new text.
     """
@@ -51,7 +51,7 @@ class Index:
     _LINE = 10  # overhead in bytes for each line of a stored region
 
     def __init__(self, lines: Sequence[bytes], *, worth: int = 32) -> None:
-        """Index the lines of an old text. `worth` is the minimum number of lines of a region that is stored."""
+        """Index the lines of an old text. A region is stored if it has at least `worth` lines."""
         self.worth = worth
         self.places: dict[bytes, list[int]] = {}
         for number, line in enumerate(lines):
@@ -62,7 +62,7 @@ class Index:
     def marks(self, first: int, last: int, lines: Sequence[bytes]) -> _Marks | None:
         """Return which lines change between the old lines `first` to `last` and these new lines.
 
-        Return None if the result is not known.
+        Return None if the result is not stored.
         """
         known = self._regions.get((first, last))
         return known[1] if known is not None and known[0] == lines else None
@@ -206,7 +206,7 @@ class _Compared:
 def histogram(old: Sequence[bytes], new: Sequence[bytes], index: Index | None = None) -> tuple[Edit, ...]:
     """Return the changes between two texts.
 
-    Texts are lines with their newlines. An `index` of the old text saves time.
+    A text is a sequence of lines, including their newlines. An `index` of the old text saves time.
     """
     compared = _Compared(old, new, Index(old) if index is None else index)
     compared.split()
@@ -247,7 +247,7 @@ def _end(changed: bytearray, start: int) -> int:
 def _groups(changed: bytearray) -> list[tuple[int, int, int]]:
     """Return the groups of changed lines.
 
-    Each has the number of unchanged lines before it, its first line, and the line after its last.
+    Each group is given as the number of unchanged lines before it, its first line, and the line after its last.
     """
     found = []
     passed = end = 0

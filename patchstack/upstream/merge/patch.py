@@ -1,4 +1,7 @@
-"""Merge one patch onto another tree, three-way and in memory, as `git cherry-pick` does, but without a work tree."""
+"""Merge one patch onto another tree in memory.
+
+The merge is three-way, as in `git cherry-pick`, but needs no work tree.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,9 @@ class Merge:
     """The result of merging a patch onto another tree.
 
     `tree` is the merged tree. It is None if there are conflicts. `best` is the tree with everything that merges. In
-    `best`, conflicting texts have markers, and other conflicts are as in the target tree. `renames` are files with a
-    different path in the target tree. Each has the patch's path and the path that received the change.
+    `best`, conflicting texts have markers, and other conflicting files are as in the target tree. `renames` are files
+    with a different path in the target tree. Each is given as the path in the patch and the path that received the
+    change.
     """
 
     tree: str | None
@@ -72,8 +76,8 @@ class Picker:
 
     Files that were moved in the target tree or by the patch are followed. `labels` name the sides in conflict markers.
     With `union`, conflicting texts are settled as in `merge_texts`, so that a later patch can be merged onto the
-    result. `moved` has the new paths of removed files. If it is None, these paths are searched for. `known` are edits
-    between blobs, which several pickers may share.
+    result. `moved` maps removed files to their new paths. If it is None, the new paths are searched for. `known` caches
+    the edits between blobs. Several pickers may share it.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class Picker:
 
 
 def new_files(objects: Objects, before: str, onto: str) -> dict[bytes, Entry]:
-    """Return the files that only the second of two trees has."""
+    """Return the files that only the second of two trees contains."""
     changes = compare_trees(objects, before, onto)
     return {change.path: change.new for change in changes if change.old is None and change.new is not None}
 
@@ -212,9 +216,9 @@ class _Merging:
             return ""
         obstacle = self.result.obstacle(change.path)
         if obstacle is not None:
-            return f"{_shown(change.path)}: {_shown(obstacle[0])} is a file there, not a directory"
+            return f"{_shown(change.path)}: {_shown(obstacle[0])} is a file in the target tree, not a directory"
         if ours is not None and ours[0] == DIRECTORY:
-            return f"{_shown(change.path)}: a directory has that name there"
+            return f"{_shown(change.path)}: a directory has this path in the target tree"
         return ""
 
     def _settle(self, where: bytes, named: bytes, ours: Entry | None, base: Entry | None, theirs: Entry | None) -> None:
@@ -238,7 +242,7 @@ class _Merging:
         elif before == theirs[1]:
             self._write(where, (mode, ours[1]))
         elif mode not in (FILE, EXECUTABLE) or self._binary(before, ours[1], theirs[1]):
-            detail = f"{name}: both sides changed it, and it is not a text"
+            detail = f"{name}: both sides changed it, and it is not a text file"
             self._conflict(Clash.BINARY, where, ours, base, theirs, detail=detail)
         else:
             self._text(where, name, mode, ours, base, theirs)

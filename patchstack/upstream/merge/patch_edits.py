@@ -1,4 +1,4 @@
-"""Compute the changes of each patch to each file on the pin, as edits, without comparing whole files."""
+"""Compute the edits of each patch to the pin's files, usually without comparing whole files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class OwnEdits:
     def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
         """Return the edits between two texts.
 
-        Return no edits if one of the two is not a text file. Each pair is compared only once.
+        Return no edits if either is not a text file. Each pair is compared only once.
         """
         before, after = self.lines(old), self.lines(new)
         if old is None or new is None or before is None or after is None:
@@ -104,7 +104,7 @@ class OwnEdits:
         return found
 
     def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None, *, large: bool) -> PathEdit:
-        if large:  # its files may be large too, so their lines are not read
+        if large:  # the files of a large patch may be large too, so their lines are not read
             return PathEdit(path, old, new, None, ())
         before, after = self.lines(old), self.lines(new)
         if before is None or after is None:

@@ -17,7 +17,8 @@ _REGULAR = (FILE, EXECUTABLE)
 def likeness(one: bytes, other: bytes) -> float:
     """Return the size of the common lines as a share of the larger text, from 0 to 1.
 
-    Bytes of whole lines are counted, in any order, as for git's similarity index (diffcore-delta.c).
+    The bytes of whole lines are counted, and the order of lines is ignored, as in git's similarity index
+    (diffcore-delta.c).
     """
     if one == other:
         return 1.0
@@ -29,9 +30,9 @@ def likeness(one: bytes, other: bytes) -> float:
 
 
 _known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictionary()
-"""The cache of the similarity of two blobs.
+"""A cache of the similarities of pairs of blobs.
 
-An entry lives as long as its `Objects`. A walk over commits needs each pair many times.
+Its entries live as long as their `Objects`. A walk over commits needs each pair many times.
 """
 
 
@@ -65,6 +66,6 @@ def find_rename(
 
 
 def _nearest(path: bytes, names: Iterable[bytes]) -> bytes:
-    """Return the first name with the same base name. If no name has it, return the first name."""
+    """Return the first name with the same base name as `path`. If no name matches, return the first name."""
     name = path.rpartition(b"/")[2]
     return min(names, key=lambda other: (other.rpartition(b"/")[2] != name, other))

@@ -1,4 +1,4 @@
-"""Merge a whole series three-way onto a tree of upstream, with a result for every patch."""
+"""Merge a whole series three-way onto an upstream tree, with a result for every patch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Way(Enum):
 class Verdicts:
     """The results for each patch's own change.
 
-    `clean` tells whether the change merges, and `nothing` whether the merged change has no effect. Both are None for a
-    patch that does not apply to the pin.
+    `clean` tells whether the change merges. `nothing` tells whether the merged change has no effect. Both are None for
+    a patch that does not apply to the pin.
     """
 
     clean: tuple[bool | None, ...]
@@ -98,7 +98,7 @@ class Carrier:
     def supposed(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> tuple[bool | None, ...]:
         """Return whether each patch merges onto a hypothetical tree.
 
-        Hypothetical trees have a separate cache, because they may differ much from the trees of `merged`.
+        Hypothetical trees have a separate cache, because they may differ greatly from the trees of `merged`.
         """
         return tuple(one[0] for one in self._supposed.run(self._files(there, moved)))
 
@@ -110,9 +110,9 @@ class Carrier:
         ]
 
     def merges_with(self, others: Collection[int], index: int) -> bool:
-        """Return whether a patch merges if some conflicting earlier patches are included.
+        """Return whether a patch merges if the conflicting earlier patches `others` are included.
 
-        The other patches are as in the last run of `merged`.
+        All other patches are as in the last run of `merged`.
         """
         return bool(self._replay.result_if(others, self._laid, index)[0])
 
@@ -131,8 +131,8 @@ class Carrier:
     def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:
         """Return the state of a path before a patch.
 
-        The state is upstream's version, either without the earlier patches or with their changes. The search continues
-        from the previous call, because callers usually go patch by patch.
+        The state is upstream's version, either without the earlier patches or with their changes. The computation
+        continues from the state of the previous call, because callers usually examine the patches in order.
         """
         users = self._users[path]
         upto = bisect_left(users, index)
@@ -146,7 +146,7 @@ class Carrier:
         return file
 
     def _merged(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
-        """Merge a patch onto the states that it finds. Skip the patch if it does not merge."""
+        """Merge a patch onto the given states. Skip the patch if it does not merge."""
         return self._tried(index, given, lay=False)
 
     def _laid(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
@@ -166,8 +166,10 @@ class Carrier:
         return tuple(map(self._passed_over, given, changes)), verdict
 
     def _replaced(self, given: tuple[_File, ...], changes: Sequence[PathEdit]) -> tuple[tuple[_File, ...], _Verdict]:
-        """Merge a patch that is too large to analyse, file by file: it merges only into files that upstream left alone
-        or has in the same form."""
+        """Merge a patch that is too large to analyse, file by file.
+
+        The patch merges only if each of its files in upstream is unchanged, or is already the same as after the patch.
+        """
         nothing = all(file.slot == change.new for file, change in zip(given, changes, strict=True))
         clean = all(file.slot in (change.old, change.new) for file, change in zip(given, changes, strict=True))
         if not clean:
@@ -185,7 +187,7 @@ class Carrier:
         found = self._begun.get(key)
         if found is None:
             base = self._pin[place]
-            if place not in self._read:  # only patches that are too large to analyse change it
+            if place not in self._read:  # only patches that are too large to analyse change this path
                 found = _File(ours, None, ())
             else:
                 left = () if base == ours else self._own.between(base, ours)
@@ -232,7 +234,10 @@ class Carrier:
         return len(file.lines) == len(after.lines) and list(file.lines) == list(after.lines)
 
     def _passed_over(self, file: _File, change: PathEdit) -> _File:
-        """Return the state of a path after the patch was skipped. Its edits are relative to the result of the patch."""
+        """Return the state of a path after the patch was skipped.
+
+        The state's edits are relative to the result of the patch.
+        """
         theirs = self._own.lines(change.new)
         if file.lines is None or theirs is None:
             return _File(file.slot, file.lines, ())

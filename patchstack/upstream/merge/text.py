@@ -52,9 +52,10 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A place to take from one side, or from neither side (`BOTH`).
+    """A place that at least one side changed.
 
-    `base`, `ours` and `theirs` are each the first line and the number of lines in that text.
+    `side` is the side whose lines are taken. `BOTH` means a conflict. `base`, `ours` and `theirs` are each the first
+    line and the number of lines in that text.
     """
 
     side: Side
@@ -109,8 +110,8 @@ def merge_texts(
     """Merge three texts.
 
     `labels` follow the conflict markers. `found` are the edits from the base to each side, if they are known. With
-    `union`, conflicts are settled. If both sides only inserted lines, both insertions are kept, ours first. Otherwise
-    ours is kept. Settled conflicts are still reported.
+    `union`, conflicts are settled. If both sides only inserted lines, both insertions are kept, first that of `ours`.
+    Otherwise, the lines of `ours` are kept. Settled conflicts are still reported.
     """
     lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
     changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), mine, other)

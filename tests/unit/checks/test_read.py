@@ -45,7 +45,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     ("entry", "told"),
     [
         ("kind: present, pattern: x, patch: 1", "name is missing"),
-        ("name: a b, kind: present, pattern: x, patch: 1", "may only have letters"),
+        ("name: a b, kind: present, pattern: x, patch: 1", "may only contain letters"),
         ("name: a, kind: presnt, pattern: x, patch: 1", "'presnt' is none of present, absent, sites, command"),
         ("name: a, patch: 1, pattern: x", "kind is missing"),
         ("name: a, kind: present, pattern: x", "the number of a patch, or series"),
@@ -55,17 +55,17 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         ("name: a, kind: present, pattern: x, patch: 1, files: []", "must be a list of globs"),
         ("name: a, kind: present, pattern: x, patch: 1, time: soon", "'soon' is not a time"),
         ("name: a, kind: present, patch: 1", "pattern is missing"),
-        ("name: a, kind: present, pattern: '(', patch: 1", "is not a pattern"),
-        ("name: a, kind: present, pattern: 'x*', patch: 1", "matches everywhere and the check cannot fail"),
+        ("name: a, kind: present, pattern: '(', patch: 1", "is not a regular expression"),
+        ("name: a, kind: present, pattern: 'x*', patch: 1", "matches everywhere"),
         ("name: a, kind: present, pattern: '(a)(b)', patch: 1", "more than one group"),
         ("name: a, kind: present, pattern: x, patch: 1, at_least: 0", "is less than 1"),
         ("name: a, kind: present, pattern: x, patch: 1, pattren: y", "unknown key, perhaps you meant pattern"),
-        ("name: a, kind: absent, pattern: x, patch: 1", "it needs allow:"),
-        ("name: a, kind: absent, pattern: x, patch: 1, allow: {}", "it needs allow:"),
+        ("name: a, kind: absent, pattern: x, patch: 1", "needs allow:"),
+        ("name: a, kind: absent, pattern: x, patch: 1, allow: {}", "needs allow:"),
         ("name: a, kind: absent, pattern: x, patch: 1, example: y", "the pattern does not match the example"),
-        ("name: a, kind: sites, pattern: x, patch: 1, sites: {}", "sites is empty"),
+        ("name: a, kind: sites, pattern: x, patch: 1, sites: {}", "no sites are listed"),
         ("name: a, kind: sites, pattern: x, patch: 1, recorded: now, sites: {a.c: []}", "a.c has no sites"),
-        ("name: a, kind: sites, pattern: x, patch: 1, sites: {a.c: [f]}", "it needs recorded:"),
+        ("name: a, kind: sites, pattern: x, patch: 1, sites: {a.c: [f]}", "needs recorded:"),
         ("name: a, kind: command, patch: 1", "run is missing"),
         ("name: a, kind: command, patch: 1, run: []", "run must be a list of words"),
     ],
@@ -76,4 +76,4 @@ def test_what_cannot_be_used_is_refused_with_its_line(tmp_path: Path, entry: str
 
 
 def test_two_checks_have_two_names(tmp_path: Path) -> None:
-    assert any("two checks named hook" in one for one in complaints(tmp_path, PRESENT + PRESENT))
+    assert any("two checks are named hook" in one for one in complaints(tmp_path, PRESENT + PRESENT))

@@ -64,7 +64,7 @@ def test_an_owner_of_the_agreed_file_is_named_and_never_taken_over(lock: Directo
         "'claude-fp4norm-profile 1782828229' has the GPU, according to ~/gpu_bench_lock/owner for "
         in raised.value.message
     )
-    assert raised.value.hint == "if nobody uses the GPU any more: patchstack gpu unlock --force"
+    assert raised.value.hint == "if nobody uses the GPU anymore, run 'patchstack gpu unlock --force'"
     assert agreed.read_text() == "claude-fp4norm-profile 1782828229\n"
     assert not lock.owner.exists()
 
@@ -153,7 +153,7 @@ TOOLS = ("sh", "sed", "cat", "date", "readlink", "cksum", "head", "stat", "mkdir
 def test_a_machine_without_flock_cannot_keep_a_lock_and_says_so(lock: Directory, tmp_path: Path) -> None:
     ask = here(env=smi.only(tmp_path / "bin", TOOLS))
     with (
-        pytest.raises(MissingError, match="there is no flock program") as raised,
+        pytest.raises(MissingError, match="flock is not installed") as raised,
         gpu_lock(ask, "me", places=lock.places),
     ):
         pass

@@ -136,7 +136,7 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
     }
     assert all(found.get for found in checkup.checks if found.state is not State.OK)
     assert list(advice_lines(checkup)) == [
-        "missing: git, for all commands: it reads repositories and decides which patches apply: apt install git",
+        "missing: git, for all commands, to read repositories and decide which patches apply: apt install git",
         "missing: docker, for builds, in a sandbox: start it",
         "missing: host, for builds on this machine, without a sandbox: apt install g++ cmake ninja-build",
         "missing: patchstack[build], for proofs and provenance of every build: "
@@ -146,7 +146,7 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
         "missing: ninja, for builds on this machine (--engine host): apt install ninja-build",
         "optional: cache, for fetched repositories, and the builds of the host: "
         "10 GiB are usually enough; set PATCHSTACK_CACHE to use a different disk",
-        "optional: buildx, for images for other platforms; without it the engine's own builder makes them: "
+        "optional: buildx, for images for other platforms (without buildx, the engine's own builder is used): "
         "apt install docker-buildx (docker-buildx-plugin in Docker's own packages)",
         "optional: podman, for builds without Docker: --engine unix://SOCKET: "
         "systemctl --user enable --now podman.socket",
@@ -154,10 +154,10 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
         "pip install 'patchstack[docker] @ file:///dist/patchstack-1.whl'",
         "optional: ccache, for faster repeated builds on this machine: apt install ccache",
         "optional: nvcc, for CUDA builds on this machine (--engine host, or --toolkit): "
-        "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image",
-        "optional: cuobjdump, for proofs of CUDA binaries: which GPUs they are for: "
+        "https://developer.nvidia.com/cuda-downloads; images for container builds include the toolkit",
+        "optional: cuobjdump, for proofs of the GPUs that CUDA binaries support: "
         "pip install 'patchstack[cuda] @ file:///dist/patchstack-1.whl'",
-        "optional: gpu, for running CUDA builds here: if this machine has a GPU, NVIDIA's driver: "
+        "optional: gpu, for running CUDA builds here: if this machine has a GPU, install NVIDIA's driver: "
         "https://www.nvidia.com/drivers",
         "verify cannot run; builds can run nowhere",
     ]
@@ -215,7 +215,7 @@ def test_a_wrong_cudacxx_and_a_driver_that_is_not_loaded_are_told() -> None:
     )
     assert check(facts, "nvcc").found == "CUDACXX names /x, which cannot be run"
     assert check(facts, "gpu").found == "it fails"
-    assert check(replace(ALL, gpus=()), "gpu").found == "nvidia-smi lists none"
+    assert check(replace(ALL, gpus=()), "gpu").found == "nvidia-smi lists no GPUs"
 
 
 def test_what_hangs_is_not_said_to_be_absent() -> None:

@@ -69,7 +69,8 @@ def test_what_landed_and_was_changed_again_has_landed_in_part_and_the_commit_is_
     (patch,) = look(fork, run_cli)["patches"]
     assert (patch["state"], patch["like"]["how"], patch["like"]["commit"]["pr"]) == ("partly-landed", "patch-id", 7)
     assert patch["like"]["drop_why"] is None
-    assert "upstream #7 (" in patch["detail"] and ") took all of it, and later commits changed it" in patch["detail"]
+    assert "upstream #7 (" in patch["detail"]
+    assert ") took the whole patch, and later commits changed it" in patch["detail"]
     assert patch["remains"] == ["src/kernel.cu: hunk 1 (@@ -48,6 +48,16 @@)"]
 
 
@@ -148,7 +149,7 @@ def test_a_patch_that_landed_with_changes_is_told_with_how_much_of_it(tmp_path: 
     (patch,) = look(fork, run_cli)["patches"]
     assert (patch["state"], patch["like"]["how"], patch["like"]["score"]) == ("partly-landed", "similar", 0.8)
     assert patch["like"]["drop_why"] is None
-    assert ") has 80% of its lines; remains: src/kernel.cu: hunk 1 (" in patch["detail"]
+    assert ") has 80% of the patch's lines; remains: src/kernel.cu: hunk 1 (" in patch["detail"]
     (quick,) = look(fork, run_cli, "--quick")["patches"]
     assert (quick["state"], quick["like"]) == ("conflict", None)
 
@@ -163,7 +164,9 @@ def test_a_commit_of_the_same_name_is_mentioned_but_is_no_landing(tmp_path: Path
     )
     (patch,) = look(fork, run_cli)["patches"]
     assert (patch["state"], patch["like"]["how"], patch["like"]["drop_why"]) == ("conflict", "title", None)
-    assert "upstream has something of that name: #25 (CUDA: dedup MoE activation quantization)" in patch["detail"]
+    assert (
+        "upstream has a commit with a similar title: #25 (CUDA: dedup MoE activation quantization)" in patch["detail"]
+    )
 
 
 def test_a_change_that_landed_elsewhere_in_the_file_applies_backwards(tmp_path: Path, run_cli: RunCli) -> None:

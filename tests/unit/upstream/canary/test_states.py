@@ -113,7 +113,7 @@ def test_a_patch_that_upstream_breaks_as_well_is_no_cascade_but_names_what_it_st
     steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p2")))
     found = look(moved(tmp_path, steps, ("Line ten", kernel(l10="upstream"))), run_cli)
     assert states(found) == ["conflict", "conflict"]
-    assert "it needs 0001-One.patch as well" in found["patches"][1]["detail"]
+    assert "it also needs 0001-One.patch" in found["patches"][1]["detail"]
     assert found["patches"][1]["caused_by"] is None
 
 
@@ -121,7 +121,7 @@ def test_a_patch_on_top_of_one_that_applies_is_no_cascade_of_it(tmp_path: Path, 
     steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l12="p2")))
     found = look(moved(tmp_path, steps, ("Below both", kernel(l15="upstream"))), run_cli)
     assert states(found) == ["clean", "conflict"]
-    assert "as well" not in found["patches"][1]["detail"]
+    assert "it also needs" not in found["patches"][1]["detail"]
 
 
 def test_a_patch_whose_own_change_merges_is_a_cascade_though_upstream_stands_close_to_it_too(
@@ -152,7 +152,7 @@ def test_a_function_that_changed_around_a_patch_makes_it_stale(tmp_path: Path, r
     found = look(fork, run_cli)
     assert states(found) == ["stale"]
     assert found["applies"], "a stale patch applies"
-    assert found["patches"][0]["detail"] == "src/shape.cpp: shape(), which it changes, has changed with #5"
+    assert found["patches"][0]["detail"] == "src/shape.cpp: shape(), which the patch changes, has changed with #5"
 
 
 def test_a_name_that_upstream_has_now_is_told_and_makes_no_patch_stale(tmp_path: Path, run_cli: RunCli) -> None:
@@ -161,9 +161,9 @@ def test_a_name_that_upstream_has_now_is_told_and_makes_no_patch_stale(tmp_path:
     fork = moved(tmp_path, steps, upstream)
     found = look(fork, run_cli)
     assert states(found) == ["clean"], "upstream has not touched a function that it changes"
-    assert found["patches"][0]["detail"] == "PAGED_ROWS, which it adds, is in src/theirs.h now"
+    assert found["patches"][0]["detail"] == "PAGED_ROWS, which the patch adds, is also in src/theirs.h now"
     told = asked(fork, run_cli).stdout
-    assert "0001-Add-a-knob.patch: clean\n    PAGED_ROWS, which it adds, is in src/theirs.h now\n" in told
+    assert "0001-Add-a-knob.patch: clean\n    PAGED_ROWS, which the patch adds, is also in src/theirs.h now\n" in told
     (quick,) = look(fork, run_cli, "--quick")["patches"]
     assert quick["detail"] == "", "quick looks at the series' own files alone"
 
@@ -188,7 +188,7 @@ def test_what_fails_at_the_pin_before_a_patch_in_the_same_file_is_named(tmp_path
     fork.edit_patch(1, "line 9", "line nine")
     found = look(fork, run_cli)
     assert states(found) == ["fails-at-pin", "fails-at-pin"]
-    assert found["patches"][1]["detail"].endswith("0001-One.patch before it fails there too, in the same files")
+    assert found["patches"][1]["detail"].endswith("earlier patches that fail in the same files: 0001-One.patch")
 
 
 def test_a_mode_and_a_binary_file_are_judged_by_git(tmp_path: Path, run_cli: RunCli) -> None:

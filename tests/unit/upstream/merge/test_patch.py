@@ -154,12 +154,14 @@ def test_what_cherry_pick_refuses_conflicts_in_the_same_paths_with_the_same_text
 def test_a_directory_where_the_file_should_be_is_a_conflict(tmp_path: Path) -> None:
     merged = Case(tmp_path, {"new": "file\n"}, {"new/file": "x\n"}).merge()
     assert [conflict.kind for conflict in merged.conflicts] == [Clash.OBSTACLE]
-    assert merged.conflicts[0].detail == "new: a directory has that name there"
+    assert merged.conflicts[0].detail == "new: a directory has this path in the target tree"
 
 
 def test_a_file_where_the_directory_should_be_is_a_conflict(tmp_path: Path) -> None:
     merged = Case(tmp_path, {"new/file": "x\n"}, {"new": "file\n"}).merge()
-    assert [conflict.detail for conflict in merged.conflicts] == ["new/file: new is a file there, not a directory"]
+    assert [conflict.detail for conflict in merged.conflicts] == [
+        "new/file: new is a file in the target tree, not a directory"
+    ]
 
 
 def test_a_file_both_sides_move_is_no_silent_copy(tmp_path: Path) -> None:
