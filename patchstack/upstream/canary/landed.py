@@ -240,7 +240,7 @@ class Landing:
     def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
         """Return each text that a patch changes: its path, its lines before and after the patch, and its edits.
 
-        A patch that is too large to analyse has no texts.
+        The result is empty for a patch that is too large or too costly to analyse.
         """
         own = self._diagnoser.own
         found: list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]] = []

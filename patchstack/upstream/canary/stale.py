@@ -46,7 +46,7 @@ class Staleness:
     def around(self, index: int) -> Iterator[str]:
         """Yield a sentence for every function that both a patch and upstream changed.
 
-        Yields nothing for a patch that is too large to analyse.
+        Yields nothing for a patch that is too large or too costly to analyse.
         """
         if self._diagnoser.own.bulky(index):
             return

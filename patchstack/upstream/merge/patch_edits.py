@@ -55,7 +55,7 @@ class OwnEdits:
         return self._journal[index] is not None
 
     def bulky(self, index: int) -> bool:
-        """Return whether a patch is too large or too costly to analyse. Its edits are not known."""
+        """Return whether a patch is too large or too costly to analyse. The edits of such a patch are unknown."""
         return index in self._bulky
 
     def of(self, index: int) -> Mapping[bytes, PathEdit]:

@@ -166,7 +166,7 @@ class Carrier:
         return tuple(map(self._passed_over, given, changes)), verdict
 
     def _replaced(self, given: tuple[_File, ...], changes: Sequence[PathEdit]) -> tuple[tuple[_File, ...], _Verdict]:
-        """Merge a patch that is too large to analyse, file by file.
+        """Merge a patch that is too large or too costly to analyse, file by file.
 
         The patch merges only if each of its files in upstream is unchanged, or is already the same as after the patch.
         """
@@ -187,7 +187,7 @@ class Carrier:
         found = self._begun.get(key)
         if found is None:
             base = self._pin[place]
-            if place not in self._read:  # only patches that are too large to analyse change this path
+            if place not in self._read:  # only patches that are not analysed change this path
                 found = _File(ours, None, ())
             else:
                 left = () if base == ours else self._own.between(base, ours)
