@@ -1,10 +1,10 @@
 """Determine the memory of each layer of a model from the model's architecture.
 
-A layer has a KV cache, a cache with a window, a recurrent state, or no memory.
+A layer can have a KV cache (with or without an attention window), a recurrent state, both, or neither.
 
-Source: `src/llama-hparams.cpp`, `llama_model::create_memory` and the `load_arch_hparams` of `src/models/` at the pin.
-For some architectures, the code of llama.cpp determines the memory of each layer, not the model file. The tables below
-repeat these rules.
+For some architectures, the memory of each layer depends on rules in llama.cpp's code, which the model file does not
+contain. The tables below repeat these rules. Source: `src/llama-hparams.cpp`, `llama_model::create_memory`, and
+`load_arch_hparams` in `src/models/`, all at the pin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from patchstack.cost.model import Model
 
 
 class Kind(StrEnum):
-    """The kind of a model's memory. The kind decides what a request can reuse: see `patchstack.cost.prefix`."""
+    """The kind of a model's memory.
+
+    It determines what a request can reuse: see `patchstack.cost.prefix`.
+    """
 
     NONE = "no memory"
     ATTENTION = "attention"
@@ -31,8 +34,8 @@ class Kind(StrEnum):
 class Layer:
     """The memory of a layer.
 
-    `k` is the number of elements that the K cache has for each token, and `v` is the same number for the V cache.
-    `heads` is the number of query heads. `key` and `value` are the lengths of a head's key and value, in elements.
+    `k` and `v` are the numbers of elements per token in the K cache and in the V cache. `heads` is the number of query
+    heads. `key` and `value` are the lengths of a head's key and value, in elements.
     """
 
     number: int
@@ -50,11 +53,11 @@ class Layer:
 class Layout:
     """The memory of a model.
 
-    `layers` includes the draft blocks, and `n_layer` does not. `window` is `n_swa` in tokens. It is 0 if the model has
-    no window. A `chunked` window begins at a multiple of `window`. `state_r` and `state_s` are the numbers of f32
-    elements of R and S in one row of a recurrent layer. `indexer` is the length of an indexer's key. It is 0 if the
-    model has no indexer. `trained` is the training context in tokens. `rolls_back` is true if recurrent layers have
-    rows for rolling back drafted tokens.
+    `layers` includes the draft blocks, and `n_layer` is the number of layers without them. `window` is `n_swa` in
+    tokens. It is 0 if the model has no window. If `chunked` is true, a window begins at a multiple of `window`.
+    `state_r` and `state_s` are the numbers of f32 elements of R and S in one row of a recurrent layer. `indexer` is the
+    length of an indexer's key. It is 0 if the model has no indexer. `trained` is the training context in tokens.
+    `rolls_back` is true if recurrent layers have extra rows for rolling back drafted tokens.
     """
 
     architecture: str
@@ -85,7 +88,7 @@ class Layout:
 
     @property
     def state_bytes(self) -> int:
-        """The bytes of a sequence's recurrent state: one row in each recurrent layer."""
+        """The size of a sequence's recurrent state in bytes: one row in each recurrent layer."""
         return 4 * (self.state_r + self.state_s) * len(self.recurrent)
 
 
@@ -119,10 +122,11 @@ _ATTENTION = _named(
 class _Window:
     """The rule that determines which layers of an architecture have a window.
 
-    `period`: in every group of this many layers, one layer has no window. This is the first layer of the group if
-    `dense_first` is true, otherwise the last. A period of 0 means that the file has an array instead. `array`: an array
-    in the file replaces the period. `size`: the window in tokens if the file has no size. If `fixed` is true, it always
-    applies. `optional`: no layer has a window if `sliding_window` is missing in the file or is 0.
+    In every group of `period` layers, one layer has no window: the first if `dense_first` is true, otherwise the last.
+    A `period` of 0 means that the file contains an array instead, or that all attention layers have a window (lfm2). If
+    `array` is true, an array in the file replaces the period. `size` is the window in tokens for files that do not
+    specify it. If `fixed` is true, `size` always applies. If `optional` is true, no layer has a window in a model whose
+    `sliding_window` is missing or 0.
     """
 
     period: int
@@ -167,14 +171,14 @@ def read_layout(model: Model) -> Layout:
     if architecture not in KNOWN:
         raise CostUnknown(
             f"{model.path}: the memory layout of the architecture {architecture!r} is unknown",
-            hint="'patchstack cost weights' works without the layout",
+            hint="run 'patchstack cost weights', which does not need the layout",
         )
     if architecture in _NO_MEMORY:
         return _layout(model, Kind.NONE, (), window=0)
     blocks = model.blocks
     draft = model.number("nextn_predict_layers", 0) if architecture in _DRAFTING else 0
     if draft >= blocks:
-        raise ModelFileUnreadable(f"{model.path}: {draft} draft blocks, but only {blocks} layers in all")
+        raise ModelFileUnreadable(f"{model.path} has {draft} draft blocks, but only {blocks} layers in total")
     heads = model.per_layer("attention.head_count", blocks, 0)
     kv_heads = (
         heads if model.value("attention.head_count_kv") is None else model.per_layer("attention.head_count_kv", blocks)
@@ -294,7 +298,7 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
     pattern = model.value("attention.sliding_window_pattern")
     if rule.array and (rule.period == 0 or isinstance(pattern, tuple)):
         return tuple(bool(one) for one in model.per_layer("attention.sliding_window_pattern", blocks)), size
-    # If the architecture has a period, llama.cpp at the pin ignores an array.
+    # For all other architectures with a period, llama.cpp at the pin ignores an array.
     period = (
         rule.period if isinstance(pattern, tuple) else model.number("attention.sliding_window_pattern", rule.period)
     )
@@ -302,16 +306,19 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
 
 
 def _has_window(layer: int, period: int, dense_first: bool) -> bool:
-    """Return whether a layer has a window. Source: `llama_hparams::set_swa_pattern`."""
+    """Return whether a layer has a window.
+
+    Source: `llama_hparams::set_swa_pattern`.
+    """
     if period == 0:
         return True
     return layer % period != 0 if dense_first else layer % period < period - 1
 
 
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
-    """Return the number of elements of a head's key and value.
+    """Return the lengths of a head's key and value, in elements.
 
-    The entry True is for layers with a window. The entry False is for the other layers.
+    The entry `True` is for layers with a window. The entry `False` is for the other layers.
     """
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
@@ -321,7 +328,7 @@ def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, 
         key = value = 0
     if cached and not (key and any(heads)):
         raise ModelFileUnreadable(
-            f"{model.path}: its attention has no heads", hint="attention.head_count is 0 or missing"
+            f"{model.path}: the attention layers have no heads", hint="attention.head_count is 0 or missing"
         )
     return {
         False: (key, value),
@@ -339,7 +346,10 @@ def _has_mla(model: Model) -> bool:
 
 
 def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
-    """Return the number of elements of R and of S in one row. Source: `llama_hparams::n_embd_r` and `n_embd_s`."""
+    """Return the numbers of elements of R and S in one row.
+
+    Source: `llama_hparams::n_embd_r` and `n_embd_s`.
+    """
     architecture, width = model.architecture, model.number("embedding_length")
     if "rwkv" in architecture:
         head = model.number("wkv.head_size")

@@ -36,9 +36,9 @@ class Measured:
 
     Each sequence has `before` cached tokens, a prompt of `prompt` tokens, and `generated` decode steps.
     `prefill_seconds` is the time of all prompts together, and `decode_seconds` is the time of all steps. They are None
-    if the time was not measured. If `shared` is true, the prompt is processed once for all sequences. `ubatch` is in
-    tokens. `options` are the options of the run. If they are None, the options of the workload apply. `what` is the
-    name of the row. It is empty for the default name.
+    if the time was not measured. If `shared` is true, the prompt is processed once for all sequences. `options` are the
+    options of the run. If they are None, the workload's options apply. `ubatch`, in tokens, overrides the value in the
+    options. `what` is the name of the row. If it is empty, the row gets a default name.
     """
 
     source: str
@@ -58,9 +58,9 @@ class Measured:
 class Compared:
     """A measured time and its floor, both in seconds.
 
-    If the floor is unknown, `floor` is None and `assumption` has the reason. If `share` is above 1, `verdict` is
-    INVALID, `assumption` names the assumption that must be wrong, and `bound` is the limit that the measured time
-    proves instead.
+    If the floor is unknown, `floor` is None and `assumption` states the reason. If `share` is above 1, `verdict` is
+    INVALID, and `assumption` names the assumption that must be wrong. `bound` is then the limit that follows from the
+    measured time.
     """
 
     source: str
@@ -74,15 +74,17 @@ class Compared:
 
     @property
     def share(self) -> float | None:
-        """The floor divided by the measured time. 1 means that the machine reached its floor. It is None if the floor
-        is unknown."""
+        """The floor divided by the measured time.
+
+        It is 1 if the machine reached its floor, and None if the floor is unknown.
+        """
         return None if self.floor is None else self.floor / self.measured
 
 
 def read_row(line: bytes, place: str, *, source: str) -> Measured:
     """Parse a row of `llama-batched-bench --output-format jsonl`.
 
-    Raises `UsageError`, with `place` in the message, if the line is not such a row.
+    Raises `UsageError` if the line is not a valid row. The message begins with `place`.
     """
     try:
         found = json.loads(line)
@@ -124,8 +126,8 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Compare every row with its floors.
 
-    The decode time is compared for each step, and the prefill time for the whole prompt. `bandwidth` is in bytes per
-    second, and `peaks` are in operations per second.
+    A decode time is compared per step, and a prefill time per prompt. `bandwidth` is in bytes per second, and `peaks`
+    are in operations per second.
     """
     found = []
     for row in rows:
@@ -181,8 +183,11 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
 
 
 def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
-    """Return the bytes that the prompts of all sequences read and write. The weights are read once for each ubatch, and
-    sequences may share a ubatch. Each sequence reads its cached tokens once."""
+    """Return the number of bytes that the prompts of all sequences read and write.
+
+    The weights are read once for each ubatch, and sequences may share a ubatch. Each sequence reads its cached tokens
+    once.
+    """
     total = row.prompt * sequences
     whole, rest = divmod(total, work.options.ubatch)
     read = 0.0
@@ -199,9 +204,10 @@ def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
 def over_floor(
     work: Workload, source: str, what: str, streams: int, measured: float, read: float, bandwidth: float, tokens: float
 ) -> Compared:
-    """Compare a measured time with the floor for reading `read` bytes. `bandwidth` is in bytes per second.
+    """Compare a measured time with the floor for reading `read` bytes.
 
-    `tokens` is the number of tokens in a step, which determines how many experts the step reads.
+    `bandwidth` is in bytes per second. `tokens` is the number of tokens in a step, which determines how many experts
+    the step reads.
     """
     floor = read / bandwidth
     if floor <= measured:
@@ -233,7 +239,7 @@ def over_floor(
 
 
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
-    """Compare the time of one group of tensors with its floor.
+    """Compare the time of one group of tensors with the group's floor.
 
     `text` has the form `GROUP=TIME@STREAMS`, for example `experts=43.5ms@128`. The default for STREAMS is 1. The group
     `state` is the recurrent state, which a step reads and writes. Raises `UsageError` for any other text, and

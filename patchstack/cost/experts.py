@@ -1,6 +1,6 @@
 """Compute how many distinct experts a step reads.
 
-Every expert is equally likely, or the probabilities come from the counts of an imatrix.
+All experts are equally likely, or their probabilities come from the counts in an imatrix.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _COUNTS = re.compile(r"blk\.([0-9]{1,9})\.ffn_(?:gate|gate_up|up|down)_exps\.wei
 class Routing:
     """The probabilities with which tokens choose experts.
 
-    A block has `experts` experts, and each token chooses `used` of them. `shares` has, for each block, the share of
-    tokens (0 to 1) that choose each expert. In a block without shares, all experts are equally likely. `source` is the
-    origin of the probabilities.
+    A block has `experts` experts, and each token chooses `used` of them. `shares` maps a block to one share for each
+    expert: the share of tokens (0 to 1) that choose this expert. In a block without shares, all experts are equally
+    likely. `source` describes the origin of the probabilities.
     """
 
     experts: int = 0
@@ -39,13 +39,18 @@ class Routing:
         return distinct_uniform(self.experts, self.used, tokens)
 
     def share_read(self, tokens: float, block: int) -> float:
-        """Return the expected share of a block's experts that a step reads. Return 1 for a model without experts."""
+        """Return the expected share of a block's experts that a step reads.
+
+        The share is 1 for a model without experts.
+        """
         return self.distinct(tokens, block) / self.experts if self.experts else 1.0
 
 
 def distinct_uniform(experts: int, used: int, tokens: float) -> float:
-    """Return the expected number of distinct experts, `E·(1−(1−k/E)^n)`. Each of n tokens chooses k of E experts,
-    independently of other tokens. All experts are equally likely."""
+    """Return the expected number of distinct experts if all experts are equally likely.
+
+    The number is `E·(1−(1−k/E)^n)`: each of n tokens chooses k of E experts, independently of other tokens.
+    """
     if experts <= 0 or tokens <= 0:
         return 0.0
     if used >= experts:
@@ -54,20 +59,25 @@ def distinct_uniform(experts: int, used: int, tokens: float) -> float:
 
 
 def distinct_of_shares(shares: Sequence[float], tokens: float) -> float:
-    """Return the expected number of distinct experts, `Σ(1−(1−p_e)^n)`. Each of n tokens chooses expert e with
-    probability p_e, independently of other tokens."""
+    """Return the expected number of distinct experts if each expert has its own probability.
+
+    The number is `Σ(1−(1−p_e)^n)`: each of n tokens chooses expert e with probability p_e, independently of other
+    tokens.
+    """
     if tokens <= 0:
         return 0.0
     return math.fsum(1.0 if p >= 1.0 else -math.expm1(tokens * math.log1p(-p)) for p in shares)
 
 
 def read_routing(model: Model) -> Routing:
-    """Return uniform routing over the experts of a model. A dense model has 0 experts. Raises `UsageError` if the
-    header is contradictory."""
+    """Return uniform routing over the experts of a model.
+
+    A dense model has 0 experts. Raises `UsageError` if `expert_count` and `expert_used_count` contradict each other.
+    """
     experts = model.number("expert_count", 0)
     used = model.number("expert_used_count", 0)
     if used > experts or (experts and not used):
-        raise ModelFileUnreadable(f"{model.path}: expert_used_count is {used}, and expert_count is {experts}")
+        raise ModelFileUnreadable(f"{model.path}: expert_used_count is {used}, but expert_count is {experts}")
     return Routing(experts=experts, used=used)
 
 
@@ -92,7 +102,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
         counts = read_values(one)
         if len(counts) != uniform.experts or one.name.removesuffix(".counts") not in names:
             raise ModelFileUnreadable(
-                f"{path}: {one.name} has {len(counts)} experts, {model.path.name} has {uniform.experts}"
+                f"{path}: {one.name} has {len(counts)} experts, but {model.path.name} has {uniform.experts}"
                 if len(counts) != uniform.experts
                 else f"{path}: {one.name} is for a tensor that {model.path.name} does not have",
                 hint="the imatrix was made for a different model",

@@ -1,9 +1,9 @@
-"""Compute the floor of a step, a lower bound of its duration.
+"""Compute the floor of a step: a lower bound for its duration.
 
 One bound is the number of bytes that the step must read and write, divided by the memory bandwidth. For a prompt,
-another bound is the number of operations, divided by the machine's peak. Every byte counts once for each step, as if
-the caches of the chip held everything during a step and were empty at its start. The assumptions are in
-`docs/concepts.md`.
+another bound is the number of operations, divided by the machine's peak throughput. Every byte counts once per step, as
+if the chip's caches were empty at the start of a step and could hold all its data. `docs/concepts.md` lists the
+assumptions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _UBATCHES = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A model, its command-line options, and the routing of its experts. `draft` is the draft model of `-md`, if
-    any."""
+    """A model, its command-line options, and the routing of its experts.
+
+    `draft` is the draft model that `-md` specifies, or None.
+    """
 
     placed: Sequence[Placed]
     layout: Layout
@@ -39,8 +41,8 @@ class Workload:
 class DecodeFloor:
     """The floor of a decode step of `streams` sequences with `length` tokens each.
 
-    `parts` has the bytes of each group. `seconds` is the time of one step. `tokens` is the number of tokens that one
-    step generates over all streams, if every drafted token is accepted.
+    `parts` maps each group to its number of bytes. `seconds` is the time of one step. `tokens` is the number of tokens
+    that one step generates over all streams, if every drafted token is accepted.
     """
 
     streams: int
@@ -55,27 +57,30 @@ class DecodeFloor:
 
     @property
     def speed(self) -> float:
-        """Tokens per second, over all streams."""
+        """The number of tokens per second over all streams."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     @property
     def carried(self) -> float:
-        """The bytes that grow with the number of streams: KV cache and recurrent state."""
+        """The number of bytes of KV cache and recurrent state, which grows with the number of streams."""
         return self.parts[KV_READ] + self.parts[KV_WRITTEN] + self.parts[STATE]
 
 
 def kv_token_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Layer] | None = None) -> int:
-    """Return the bytes that one token adds to the caches of one sequence. Only the given `layers` count, which are all
-    layers by default."""
+    """Return the number of bytes that one token adds to the caches of one sequence.
+
+    Only the given `layers` count. By default, all layers with a cache count.
+    """
     cached = layout.cached if layers is None else layers
     total = sum(key_bytes(one, options) + value_bytes(one, options) for one in cached)
     return total + _indexer_bytes(layout, options, cached)
 
 
 def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: Sequence[Layer] | None = None) -> int:
-    """Return the bytes of a sequence's caches that one token reads if the sequence has `length` tokens.
+    """Return how many bytes one token reads from the caches of its sequence.
 
-    Layers with a window read no more than the window. Only the given `layers` count, which are all layers by default.
+    The sequence has `length` tokens. Layers with a window read no more than the window. Only the given `layers` count.
+    By default, all layers with a cache count.
     """
     cached = layout.cached if layers is None else layers
     total = 0
@@ -86,8 +91,10 @@ def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: S
 
 
 def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
-    """Return the mean number of cache bytes that a token reads. The mean is over `count` tokens of one sequence, after
-    its first `first` tokens."""
+    """Return the mean number of cache bytes that a token reads.
+
+    The mean is over `count` tokens of one sequence, after its first `first` tokens.
+    """
     layers, window = step_layers(work.layout), work.layout.window
     knee = min(max(first, window), first + count)
 
@@ -99,15 +106,18 @@ def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
 
 
 def step_layers(layout: Layout) -> tuple[Layer, ...]:
-    """Return the layers with a cache that every step computes. Draft blocks are excluded, even if they have a cache."""
+    """Return the layers that have a cache and are computed in every step.
+
+    Draft blocks are excluded, even if they have a cache.
+    """
     return tuple(one for one in layout.cached if one.number < layout.n_layer)
 
 
 def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) -> DecodeFloor:
-    """Return the floor of a decode step of `streams` sequences with `length` tokens. `bandwidth` is in bytes per
-    second.
+    """Return the floor of a decode step of `streams` sequences with `length` tokens each.
 
-    With speculation, a step is one round: tokens are drafted, and the model processes all of them in one batch.
+    `bandwidth` is in bytes per second. With speculation, a step is one round: tokens are drafted, and the model
+    processes all of them in one batch.
     """
     layout, options = work.layout, work.options
     tokens = streams * (1 + options.draft_tokens)
@@ -129,10 +139,11 @@ def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) ->
 
 
 def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float:
-    """Return the bytes that a draft model reads and writes to draft `count` tokens for each of `streams` streams.
+    """Return the number of bytes that a draft model reads and writes in one round.
 
-    The draft model runs one step for each drafted token. It also runs one step for the whole batch of the main model,
-    so that both caches have the same tokens. Source: `common/speculative.cpp` at the pin.
+    In a round, the draft model drafts `count` tokens for each of `streams` streams. It runs one step for each drafted
+    token. It also runs one step for the whole batch of the main model, so that both caches contain the same tokens.
+    Source: `common/speculative.cpp` at the pin.
     """
     layers = step_layers(draft.layout)
     grown = mean_kv_read_bytes(draft, length, count) - kv_read_bytes(draft.layout, draft.options, length, layers)
@@ -147,8 +158,11 @@ def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float
 
 
 def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length: int) -> None:
-    """Add the bytes that the model's own draft block reads and writes to `parts`. The draft block runs one step with
-    the head for each drafted token, and one step without the head for the whole batch."""
+    """Add to `parts` the bytes that the model's own draft block reads and writes.
+
+    The draft block runs one step with the head for each drafted token, and one step without the head for the whole
+    batch.
+    """
     layout, options = work.layout, work.options
     count = options.draft_tokens if layout.draft_blocks == 1 else min(options.draft_tokens, layout.draft_blocks)
     drafting = [one for one in work.placed if one.group is Group.DRAFT]
@@ -172,10 +186,10 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 
 
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
-    """Return the smallest number of streams for which KV cache and state exceed the weights in bytes.
+    """Return the smallest number of streams whose KV cache and state exceed the weights in bytes.
 
-    Return None if this number is above `most`. Bisection works because each stream adds the same number of KV and state
-    bytes, while the bytes of weights that a step reads grow more and more slowly.
+    Only the bytes that a step moves count. Return None if the number is above `most`. Bisection works because each
+    additional stream adds the same number of KV and state bytes, but fewer and fewer bytes of weights.
     """
 
     def outweighed(streams: int) -> bool:
@@ -195,9 +209,10 @@ def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
 class PrefillFloor:
     """The floor of one ubatch of `tokens` tokens, after `before` earlier tokens of the sequence.
 
-    `parts` has the bytes of each group, and `operations` has the operations for each peak. `memory`, `compute` and
-    `seconds` are in seconds. `seconds` is the larger of `memory` and `compute`. If a peak is unknown, `compute` and
-    `seconds` are None, and `lacking` names the unknown peaks.
+    `parts` maps each group to its number of bytes, and `operations` maps each peak to its number of operations.
+    `memory` is the time for the bytes, and `compute` is the time for the operations. `seconds` is the larger of the two
+    times. All three are in seconds. If a peak is unknown, `compute` and `seconds` are None, and `lacking` names the
+    unknown peaks.
     """
 
     before: int
@@ -222,14 +237,14 @@ def prefill_floors(
 ) -> tuple[PrefillFloor, ...]:
     """Return the floor of every ubatch of a prompt of one sequence, after `before` cached tokens.
 
-    `bandwidth` is in bytes per second. `peaks` are in operations per second, by the names that `peak_name` returns.
-    Raises `UsageError` for more than 131,072 ubatches.
+    `bandwidth` is in bytes per second. `peaks` are in operations per second. Their keys are the names that `peak_name`
+    returns. Raises `UsageError` if the prompt needs more than 131,072 ubatches.
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
     if prompt > _UBATCHES * ubatch:
         raise CostRefused(
-            f"a prompt of {prompt:,} tokens in ubatches of {ubatch:,}: more than {_UBATCHES:,} ubatches",
-            hint="give a larger -ub, or a shorter prompt",
+            f"a prompt of {prompt:,} tokens needs more than {_UBATCHES:,} ubatches of {ubatch:,} tokens",
+            hint="use a larger -ub or a shorter prompt",
         )
     sizes: dict[tuple[int, bool], _Ubatch] = {}
     found = []
@@ -246,7 +261,7 @@ def prefill_floors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ubatch:
-    """The bytes of weights and the operations of an ubatch with `tokens` tokens.
+    """The weight bytes and the operations of a ubatch with `tokens` tokens.
 
     The operations of attention are not included. Neither number depends on the tokens before the ubatch.
     """
@@ -289,8 +304,10 @@ def _prefill(work: Workload, size: _Ubatch, before: int, bandwidth: float, peaks
 
 
 def _operations(work: Workload, step: StepSize) -> dict[str, float]:
-    """Return the operations for each peak, without attention. A token needs two operations for each weight, and four
-    for each element of a recurrent state."""
+    """Return the number of operations for each peak, without attention.
+
+    A token needs two operations for each weight, and four for each element of a recurrent state.
+    """
     found: dict[str, float] = {}
     for one in work.placed:
         if one.rows or read_bytes(one, step) == 0 or len(one.tensor.shape) < 2:
@@ -306,8 +323,11 @@ def _operations(work: Workload, step: StepSize) -> dict[str, float]:
 
 
 def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int) -> float:
-    """Return the operations of attention: `4·heads·d·ℓ` for each token and layer. Attention is causal, so a token sees
-    half of its own ubatch on average."""
+    """Return the number of operations of attention: `4·heads·d·ℓ` for each token and layer.
+
+    `d` is the length of a head, and `ℓ` is the number of tokens that the token sees. Attention is causal, so a token
+    sees half of its own ubatch on average.
+    """
     total = 0.0
     for layer in layers:
         seen = before + (tokens + 1) / 2
@@ -318,8 +338,10 @@ def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int
 
 
 def peak_name(kind: str) -> str:
-    """Return the name of the peak that limits multiplications with weights of type `kind` in the CUDA backend at the
-    pin."""
+    """Return the name of the peak that limits multiplications with weights of type `kind`.
+
+    Source: the CUDA backend at the pin.
+    """
     if kind in ("nvfp4", "mxfp4"):
         return "fp4"
     return {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}.get(kind, "int8")

@@ -1,4 +1,4 @@
-"""Read GGUF files: the header with its keys and tensors, and the values of small tensors."""
+"""Read the headers of GGUF files, and the values of small tensors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ from patchstack.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor type of ggml. A block of `block` weights takes `size` bytes."""
+    """A tensor type of ggml.
+
+    A block contains `block` weights and takes `size` bytes.
+    """
 
     name: str
     block: int
     size: int
 
     def row_bytes(self, length: int) -> int:
-        """Return the bytes of a row of `length` weights. The length must be a whole number of blocks."""
+        """Return the size of a row of `length` weights in bytes.
+
+        `length` must be a multiple of `block`.
+        """
         return length // self.block * self.size
 
     @property
     def is_quantized(self) -> bool:
-        """Whether a block has more than one weight."""
+        """Whether a block contains more than one weight."""
         return self.block > 1
 
 
@@ -90,8 +96,8 @@ _SCALARS = {
     12: ("d", 8),
 }
 _TEXT, _ARRAY = 8, 9
-_CHUNK = 1 << 20  # bytes in one read
-_ENTRIES = 100_000  # maximum number of keys, and of tensors; real files have hundreds
+_CHUNK = 1 << 20  # bytes per read
+_ENTRIES = 100_000  # maximum number of keys, and also of tensors; real files have hundreds
 _STRINGS = 1 << 24  # maximum length of an array of strings; the largest vocabularies have 2^18
 _KEPT = 1 << 16  # a longer array of numbers is skipped
 _NAME = 1 << 16  # maximum length of a key or name, in bytes
@@ -100,8 +106,10 @@ _TEXT_KEPT = 1 << 20  # a string with more bytes is skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A value that was skipped: an array of strings, a long array of numbers, or a long string. `length` is the number
-    of elements of an array, or the number of bytes of a string."""
+    """A value that was skipped: an array of strings, a long array of numbers, or a long string.
+
+    `length` is the number of elements of an array, or the number of bytes of a string.
+    """
 
     length: int
 
@@ -111,8 +119,10 @@ Value = int | float | bool | str | tuple[int | float | bool, ...] | Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of the file `path`. `shape` is in ggml's order, with the length of a row first. `offset` is in bytes
-    from the start of the file."""
+    """A tensor of the file `path`.
+
+    `shape` is in ggml's order: the row length comes first. `offset` is in bytes from the start of the file.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -134,7 +144,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header of one file. The bytes of the tensors begin at `data_offset`. `file_bytes` is the size of the file."""
+    """The header of one file.
+
+    The data of the tensors begins at byte `data_offset`. `file_bytes` is the size of the file.
+    """
 
     path: Path
     keys: Mapping[str, Value]
@@ -146,8 +159,8 @@ class Header:
 def read_header(path: Path) -> Header:
     """Read the header of one GGUF file.
 
-    Raises `MissingError` if the file does not exist. Raises `UsageError` with the position of the fault if it is not a
-    complete GGUF file.
+    Raises `MissingError` if the file does not exist, and `UsageError` if it is not a complete GGUF file. The error for
+    a damaged header includes the byte position.
     """
     try:
         with path.open("rb") as file:
@@ -161,12 +174,15 @@ def read_header(path: Path) -> Header:
 
 
 class _Reader:
-    """Reads a file forward through a window of at most 1 MiB, so that no header can use much memory."""
+    """A reader that moves forward through a file, with a buffer of at most 1 MiB.
+
+    The limit ensures that no header can use much memory.
+    """
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self.path, self.file, self.size = path, file, size
         self.window = b""
-        self.start = 0  # the window's start in the file
+        self.start = 0  # the start of the window in the file
         self.at = 0  # the current position in the window
 
     @property
@@ -182,7 +198,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         """Return the next `count` bytes. Raises `UsageError` if fewer bytes are left."""
         if self.position + count > self.size:
-            raise self.broken(f"the header needs {count:,} more bytes, the file ends at {self.size:,}")
+            raise self.broken(f"the header needs {count:,} more bytes, but the file ends at byte {self.size:,}")
         if self.at + count > len(self.window):
             self._refill(count)
         found = self.window[self.at : self.at + count]
@@ -199,7 +215,7 @@ class _Reader:
     def skip(self, count: int) -> None:
         """Move forward by `count` bytes without reading them. Raises `UsageError` if fewer bytes are left."""
         if self.position + count > self.size:
-            raise self.broken(f"a value needs {count:,} bytes, the file ends at {self.size:,}")
+            raise self.broken(f"a value needs {count:,} more bytes, but the file ends at byte {self.size:,}")
         if self.at + count <= len(self.window):
             self.at += count
         else:
@@ -220,7 +236,7 @@ class _Reader:
     def header(self) -> Header:
         if self.size < 24 or self.take(4) != b"GGUF":
             raise ModelFileUnreadable(
-                f"{self.path} is not a GGUF file", hint="llama.cpp's models are GGUF files; they begin with 'GGUF'"
+                f"{self.path} is not a GGUF file", hint="name a GGUF file, which begins with the bytes 'GGUF'"
             )
         version = self.u32()
         if version & 0xFFFF == 0 and version:
@@ -260,13 +276,13 @@ class _Reader:
             return self.take(length).decode("utf-8", "replace")
         if kind == _ARRAY:
             return self._array(key)
-        raise self.broken(f"the key {key!r} has a value of type {kind}, which GGUF does not have")
+        raise self.broken(f"the key {key!r} has a value of type {kind}, which GGUF does not define")
 
     def _array(self, key: str) -> Value:
         kind, count = self.u32(), self.u64()
         if kind == _TEXT:
             if count > _STRINGS:
-                raise self.broken(f"the key {key!r} has {count:,} texts, the limit is {_STRINGS:,}")
+                raise self.broken(f"the key {key!r} has {count:,} strings, the limit is {_STRINGS:,}")
             self._skip_texts(count)
             return Skipped(length=count)
         if kind not in _SCALARS:
@@ -281,7 +297,7 @@ class _Reader:
         """Skip `count` strings.
 
         Reading a header with a vocabulary spends most of its time in this loop. So the loop creates no objects except
-        lengths, and detects the end of the window by a failed read.
+        lengths. It detects the end of the window by a failed read.
         """
         read = struct.Struct("<Q").unpack_from
         left = count
@@ -339,12 +355,12 @@ class _Reader:
         for one in shape:
             elements *= one
             if one >= 1 << 63 or elements >= 1 << 63:
-                raise self.broken(f"the tensor {name!r} has more elements than 2^63")
+                raise self.broken(f"the tensor {name!r} has 2^63 or more elements")
         number = self.u32()
         kind = TENSOR_TYPES.get(number)
         if kind is None:
             raise ModelFileUnreadable(
-                f"{self.path}: the tensor {name!r} has type {number}, which llama.cpp at the pin does not have",
+                f"{self.path}: the tensor {name!r} has type {number}, which llama.cpp at the pin does not define",
                 hint="the file is damaged, or too new for this patchstack",
             )
         if shape[0] % kind.block:
@@ -362,7 +378,8 @@ def read_values(tensor: Tensor) -> tuple[float, ...]:
     """
     if tensor.elements > _LIMIT or tensor.type.name not in ("f32", "f16", "bf16"):
         raise ModelFileUnreadable(
-            f"{tensor.path}: cannot read the values of {tensor.name}: {tensor.elements:,} × {tensor.type.name}"
+            f"{tensor.path}: cannot read {tensor.name}: {tensor.elements:,} elements of type {tensor.type.name}",
+            hint=f"only f32, f16 and bf16 tensors with up to {_LIMIT:,} elements can be read",
         )
     with tensor.path.open("rb") as file:
         file.seek(tensor.offset)

@@ -1,4 +1,7 @@
-"""Read the peak rates of a machine's memory and arithmetic. Every figure has a unit, a source and a date."""
+"""Read the memory bandwidth, the memory size and the peak throughput of a machine.
+
+Every figure in a machine file has a unit, a source and a date.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Figure:
     """A figure of a machine.
 
     `value` is in bytes, bytes per second or operations per second. `unit` is the unit that the source uses. `date` is
-    the day of the measurement or look-up, YYYY-MM-DD.
+    the day of the measurement or look-up, in the form YYYY-MM-DD. It is empty for a figure from the command line.
     """
 
     value: float
@@ -56,14 +59,17 @@ class Figure:
 
     @property
     def origin_words(self) -> str:
-        """The figure's origin, source and date in a few words."""
+        """The figure's origin, source and date as text."""
         return f"{self.origin}: {self.source}" + (f", {self.date}" if self.date else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The figures of a machine. An unknown figure is None, and an unknown peak is missing in `peaks`. A result that
-    needs an unknown figure is unknown."""
+    """The figures of a machine.
+
+    An unknown figure is None, and an unknown peak is missing from `peaks`. A result that needs an unknown figure is
+    unknown.
+    """
 
     name: str
     bandwidth: Figure | None = None
@@ -83,7 +89,10 @@ class Machine:
         return named | {f"peak {name}": figure for name, figure in (self.peaks or {}).items()}
 
     def need_bandwidth(self) -> float:
-        """Return the bandwidth in bytes per second. Raises `UsageError` if it is unknown."""
+        """Return the bandwidth in bytes per second.
+
+        Raises `UsageError` if the bandwidth is unknown.
+        """
         if self.bandwidth is None:
             raise CostRefused(
                 "the memory bandwidth is unknown",
@@ -115,8 +124,8 @@ def shipped_machines() -> dict[str, Path]:
 def find_machine(name: str) -> Machine:
     """Return the machine with the given name.
 
-    The name is the name of a shipped file, or the path of a YAML file. Raises `MissingError` if the file does not
-    exist, and `ConfigError` with every problem in the file.
+    `name` is the name of a shipped file, or the path of a YAML file. Raises `MissingError` if the file does not exist,
+    and `ConfigError` if it is invalid. The `ConfigError` lists every problem in the file.
     """
     shipped = shipped_machines()
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
@@ -128,7 +137,10 @@ def find_machine(name: str) -> Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """Read a machine file. Raises `ConfigError` with every problem and its line number."""
+    """Read a machine file.
+
+    Raises `ConfigError` if the file is invalid. The error lists every problem with its line number.
+    """
     from ruamel.yaml.comments import CommentedMap
 
     from patchstack.workspace.node import Node, read_yaml
@@ -147,13 +159,15 @@ def read_machine(path: Path) -> Machine:
         machine = replace(machine, peaks={one: figure for one, figure in known.items() if figure is not None})
     top.finish()
     if problems:
-        raise WorkspaceUnusable(f"{path} cannot be used as a machine", problems=problems)
+        raise WorkspaceUnusable(f"{path} cannot be used as a machine file", problems=problems)
     return machine
 
 
 def _figure(parent: Node, key: str, units: Mapping[str, float]) -> Figure | None:
-    """Return the figure under a key of a machine file. Return None if the figure is missing or invalid. Problems are
-    added to the problems of `parent`."""
+    """Return the figure under a key of a machine file.
+
+    Return None if the figure is missing or invalid. Problems are reported on the nodes of the file.
+    """
     node = parent.mapping(key)
     if node is None:
         return None
@@ -190,7 +204,7 @@ def _date(node: Node) -> str | None:
 
 
 def mixed_origins(figures: Mapping[str, Figure]) -> str:
-    """Return a sentence that names the origin of each figure. Return an empty string if all origins are the same."""
+    """Return a sentence that names the origin of each figure, or an empty string if all origins are the same."""
     origins = {figure.origin for figure in figures.values()}
     if len(origins) < 2:
         return ""

@@ -24,8 +24,11 @@ _F32 = TENSOR_TYPES[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """The sizes of a context. `context` is the total size in tokens, and `stream` is the size of one stream in tokens.
-    `streams` and `slots` are counts. `batch` and `ubatch` are in tokens."""
+    """The sizes of a context.
+
+    `context` is the total size in tokens, and `stream` is the size of one stream in tokens. `streams` and `slots` are
+    counts. `batch` and `ubatch` are in tokens.
+    """
 
     context: int
     stream: int
@@ -37,8 +40,11 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A KV cache. `name` is base, window, indexer or draft. `cells` is the number of cells for one stream. The bytes
-    are totals over all streams and layers."""
+    """A KV cache.
+
+    `name` is `base`, `window`, `indexer` or `draft`. `cells` is the number of cells in one stream. `key_bytes` and
+    `value_bytes` are totals over all streams and layers.
+    """
 
     name: str
     cells: int
@@ -54,8 +60,11 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """The states of the recurrent layers. `rows` is the number of rows in each layer. `r_bytes` and `s_bytes` are the
-    bytes of R and S, over all rows and layers."""
+    """The states of the recurrent layers.
+
+    `rows` is the number of rows in each layer. `r_bytes` and `s_bytes` are the total sizes of R and S, over all rows
+    and layers.
+    """
 
     rows: int
     layers: int
@@ -73,8 +82,8 @@ class Memory:
 
     `output` is the size of the logits. `checkpoint_bytes` is the largest size of one checkpoint, and `checkpoints` is
     the largest number of checkpoints in one slot. Both are 0 if the model needs no checkpoints. `spaced` is the number
-    of checkpoints that the spacing allows for plain completions. A chat request can add one at its last user message.
-    `prompt_cache_bytes` is None if the prompt cache has no limit.
+    of checkpoints that the spacing allows for plain completions. A chat request can add one more at its last user
+    message. `prompt_cache_bytes` is None if the prompt cache has no limit.
     """
 
     cells: Cells
@@ -90,23 +99,28 @@ class Memory:
 
     @property
     def context(self) -> int:
-        """The bytes of caches and states, which `llama-fit-params` calls the context."""
+        """The size of the caches and states in bytes, which `llama-fit-params` calls the context."""
         return sum(one.bytes for one in self.caches) + (self.states.bytes if self.states else 0)
 
     @property
     def device(self) -> int:
-        """The bytes on the model's device: weights, caches and states. Compute buffers are not included."""
+        """The number of bytes on the model's device: weights, caches and states.
+
+        Compute buffers are not included.
+        """
         return self.weights + self.context
 
     @property
     def checkpoint_total(self) -> int:
-        """The bytes of all checkpoints of all slots, in host memory."""
+        """The number of bytes in host memory for all checkpoints of all slots."""
         return self.checkpoint_bytes * self.checkpoints * self.slots
 
 
 def cells(layout: Layout, options: ServerOptions) -> Cells:
-    """Return the sizes of a context. Raises `UsageError` if the length of the context is unknown, or if a slot would
-    have no tokens."""
+    """Return the sizes of a context.
+
+    Raises `UsageError` if the length of the context is unknown, or if a slot would have no tokens.
+    """
     context = options.context or layout.trained
     if context < 1:
         raise ModelFileUnreadable("the model has no context length", hint="set it with -c")
@@ -117,7 +131,10 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
         return Cells(context=context, stream=context, streams=1, slots=options.slots, batch=batch, ubatch=ubatch)
     stream = _padded(context // options.slots)
     if stream == 0:
-        raise BadValue(f"-c {options.context} is too small for {options.slots} slots: a slot has no tokens")
+        raise BadValue(
+            f"-c {options.context} is too small for {options.slots} slots: a slot has no tokens",
+            hint="use a larger -c or a smaller -np",
+        )
     return Cells(
         context=stream * options.slots,
         stream=stream,
@@ -129,13 +146,14 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
 
 
 def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
-    """Return the allocations of a server with these options. `weights` is the number of bytes of the loaded tensors.
+    """Return the allocations of a server with these options.
 
-    Raises `UsageError` for combinations that llama.cpp refuses.
+    `weights` is the number of bytes of the loaded tensors. Raises `UsageError` if llama.cpp refuses the combination of
+    options.
     """
     sizes = cells(layout, options)
     if options.value_type.is_quantized and not options.flash_attention:
-        raise BadValue(f"-ctv {options.value_type.name} with -fa off: llama.cpp refuses it", hint="use -fa on")
+        raise BadValue(f"llama.cpp refuses -ctv {options.value_type.name} with -fa off", hint="use -fa on")
     caches = _caches(layout, options, sizes)
     states = _states(layout, options)
     checkpoint = checkpoint_bytes(layout, options, sizes)
@@ -154,17 +172,17 @@ def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
 
 
 def key_bytes(layer: Layer, options: ServerOptions) -> int:
-    """Return the bytes of a token's key in a layer."""
+    """Return the size of a token's key in a layer, in bytes."""
     return _row(options.key_type, layer.k, "-ctk")
 
 
 def value_bytes(layer: Layer, options: ServerOptions) -> int:
-    """Return the bytes of a token's value in a layer."""
+    """Return the size of a token's value in a layer, in bytes."""
     return _row(options.value_type, layer.v, "-ctv")
 
 
 def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
-    """Return how many cells one stream has in the cache of the layers with a window."""
+    """Return the number of cells of one stream in the cache of the layers with a window."""
     if options.swa_full:
         return sizes.stream
     kept = layout.window * (sizes.slots if options.unified else 1) + sizes.ubatch
@@ -179,11 +197,13 @@ def needs_checkpoints(layout: Layout, options: ServerOptions) -> bool:
 
 
 def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, tokens: int | None = None) -> int:
-    """Return the bytes of a checkpoint after `tokens` tokens. The default for `tokens` is the size of the window.
-    Return 0 if the model needs no checkpoints.
+    """Return the size of a checkpoint after `tokens` tokens, in bytes.
 
-    A checkpoint has the rows of the recurrent state, and the cells of the window with their positions. Source:
-    `state_write` in `llama-memory-recurrent.cpp` and `llama-kv-cache.cpp`. `state_seq_get_size` adds 8 bytes.
+    The default for `tokens` is the size of the window. The result is 0 if the model needs no checkpoints or the options
+    disable them.
+
+    A checkpoint contains the rows of the recurrent state, and the cells of the window with their positions.
+    `state_seq_get_size` adds 8 bytes. Source: `state_write` in `llama-memory-recurrent.cpp` and `llama-kv-cache.cpp`.
     """
     if not needs_checkpoints(layout, options) or not options.checkpoints:
         return 0
@@ -198,7 +218,10 @@ def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model that a server loads: its memory layout, its options, and the bytes of its tensors."""
+    """A model that a server loads.
+
+    `layout` is its memory layout, and `weights` is the size of its tensors in bytes.
+    """
 
     layout: Layout
     options: ServerOptions
@@ -208,7 +231,7 @@ class Loaded:
 def draft_options(options: ServerOptions) -> ServerOptions:
     """Return the options for the context of a draft model.
 
-    They are the server's options, with the cache types for drafting.
+    They are the server's options with the cache types for drafting, and without speculation and checkpoints.
     """
     return replace(
         options,
@@ -222,9 +245,9 @@ def draft_options(options: ServerOptions) -> ServerOptions:
 
 
 def largest_context(models: Sequence[Loaded], room: int) -> int:
-    """Return the largest context, in tokens, that fits in `room` bytes.
+    """Return the largest context, in tokens, for which all models fit in `room` bytes.
 
-    The weights, caches and states of all models must fit. Return 0 if no context fits.
+    The weights, caches and states of the models count. Return 0 if no context fits.
     """
 
     def fits(value: int) -> bool:
@@ -235,7 +258,10 @@ def largest_context(models: Sequence[Loaded], room: int) -> int:
 
 
 def most_slots(models: Sequence[Loaded], room: int) -> int:
-    """Return how many slots fit in `room` bytes if each slot keeps its current context. Return 0 if no slot fits."""
+    """Return how many slots fit in `room` bytes if each slot keeps its current context.
+
+    Return 0 if no slot fits.
+    """
     first = models[0]
     each = cells(first.layout, first.options)
 
@@ -251,7 +277,10 @@ def _device(one: Loaded, options: ServerOptions) -> int:
 
 
 def _largest(fits: Callable[[int], bool], most: int = 1 << 24) -> int:
-    """Return the largest number from 1 to `most` that fits. Return 0 if no number fits. `fits` must be monotonic."""
+    """Return the largest number from 1 to `most` that fits.
+
+    Return 0 if no number fits. If a number fits, all smaller numbers must fit too.
+    """
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -285,7 +314,10 @@ def _caches(layout: Layout, options: ServerOptions, sizes: Cells) -> tuple[Cache
 
 
 def _draft_cache(layout: Layout, options: ServerOptions, sizes: Cells) -> Cache:
-    """Return the cache for drafting with the model's own draft block. It is a plain cache with the same cells."""
+    """Return the cache for drafting with the model's own draft block.
+
+    It has no window, and as many cells as the base cache.
+    """
     drafting = [one for one in layout.layers if one.number >= layout.n_layer]
     types = replace(options, key_type=options.draft_key_type, value_type=options.draft_value_type)
     return _cache("draft", layout, drafting, types, sizes, sizes.stream)
@@ -294,7 +326,7 @@ def _draft_cache(layout: Layout, options: ServerOptions, sizes: Cells) -> Cache:
 def _cache(
     name: str, layout: Layout, layers: Sequence[Layer], options: ServerOptions, sizes: Cells, count: int
 ) -> Cache:
-    # Without flash attention, values are transposed and padded to the largest layer.
+    # Without flash attention, values are transposed and padded to the width of the widest layer.
     widest = max((one.v for one in layout.layers), default=0)
     padded = not options.flash_attention and not layout.mla
     values = sum(_row(options.value_type, widest, "-ctv") if padded else value_bytes(one, options) for one in layers)
@@ -330,8 +362,10 @@ def state_rows_more(layout: Layout, options: ServerOptions) -> int:
 
 
 def _spaced(options: ServerOptions, sizes: Cells) -> int:
-    """Return how many checkpoints fit into a slot's context, up to the limit of the options. Two checkpoints are more
-    than `spacing` tokens apart."""
+    """Return how many checkpoints fit into a slot's context, up to the limit of the options.
+
+    Two checkpoints are more than `spacing` tokens apart.
+    """
     return min(options.checkpoints, 1 + (sizes.stream - 2) // (options.spacing + 1))
 
 
@@ -349,7 +383,7 @@ def _window_state(layout: Layout, options: ServerOptions, sizes: Cells, kept: in
 def _row(kind: TensorType, length: int, option: str) -> int:
     if length % kind.block:
         raise ModelFileUnreadable(
-            f"{option} {kind.name}: a row of {length} elements is not whole blocks of {kind.block}"
+            f"{option} {kind.name}: a row of {length} elements is not a multiple of the block size {kind.block}"
         )
     return kind.row_bytes(length)
 

@@ -21,7 +21,10 @@ _SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The headers of a model's files. `keys` are from the first file, and `tensors` are from all files."""
+    """The headers of a model's files.
+
+    `keys` are from the first file, and `tensors` are from all files.
+    """
 
     path: Path
     headers: tuple[Header, ...]
@@ -30,7 +33,10 @@ class Model:
 
     @property
     def architecture(self) -> str:
-        """The value of `general.architecture`. Raises `UsageError` if it is missing."""
+        """The value of `general.architecture`.
+
+        Raises `UsageError` if the key is missing.
+        """
         found = self.keys.get("general.architecture")
         if not isinstance(found, str):
             raise ModelFileUnreadable(
@@ -46,7 +52,7 @@ class Model:
 
     @property
     def tensor_bytes(self) -> int:
-        """The bytes of all tensors without padding, which llama.cpp prints as `file size`."""
+        """The number of bytes of all tensors without padding, which llama.cpp prints as `file size`."""
         return sum(one.bytes for one in self.tensors)
 
     def value(self, key: str) -> Value | None:
@@ -54,25 +60,30 @@ class Model:
         return self.keys.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return the whole number at `ARCHITECTURE.key`, or `default` if the key is missing. Raises `UsageError` if the
-        value is not a whole number of 0 or above, or if the key is missing and has no default."""
+        """Return the whole number at `ARCHITECTURE.key`, or `default` if the key is missing.
+
+        Raises `UsageError` if the value is negative or not a whole number, or if the key is missing and has no default.
+        """
         found = self.value(key)
         if found is None:
             if default is not None:
                 return default
             raise ModelFileUnreadable(f"{self.path}: the key {self.architecture}.{key} is missing")
         if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-            raise self.wrong(key, "a whole number of 0 or above")
+            raise self.wrong(key, "a whole number ≥ 0")
         return found
 
     def per_layer(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
-        """Return one number for each of the `layers` layers. The value of the key is an array, or one number for all
-        layers. Raises `UsageError` if the array has a different length, and in the same cases as `number`."""
+        """Return one number for each of the `layers` layers.
+
+        The value of the key is an array, or one number for all layers. Raises `UsageError` if the array has a different
+        length, and in the same cases as `number`.
+        """
         found = self.value(key)
         if isinstance(found, tuple):
             whole = [one for one in found if isinstance(one, int) and one >= 0]
             if len(whole) != len(found) or len(found) != layers:
-                raise self.wrong(key, f"{layers} whole numbers of 0 or above, one for each layer")
+                raise self.wrong(key, f"{layers} whole numbers ≥ 0, one for each layer")
             return tuple(int(one) for one in whole)
         return (self.number(key, default),) * layers
 
@@ -84,8 +95,11 @@ class Model:
 
     @property
     def vocabulary(self) -> int:
-        """The size of the vocabulary. It is the first of these that exists: the tokenizer's number of tokens,
-        `vocab_size`, or the number of rows of `token_embd`. Raises `UsageError` if all three are missing."""
+        """The size of the vocabulary.
+
+        It is the first of these values that exists: the tokenizer's number of tokens, `vocab_size`, and the number of
+        rows of `token_embd`. Raises `UsageError` if all three are missing.
+        """
         found = self.keys.get("tokenizer.ggml.tokens")
         if isinstance(found, Skipped):
             return found.length
@@ -95,23 +109,26 @@ class Model:
             if one.name == "token_embd.weight":
                 return one.shape[-1]
         raise ModelFileUnreadable(
-            f"{self.path} has no vocabulary", hint="it has neither tokens nor vocab_size nor token_embd"
+            f"{self.path} has no vocabulary", hint="tokens, vocab_size and token_embd are all missing"
         )
 
     @property
     def blocks(self) -> int:
-        """The number of layers, including draft blocks. Raises `UsageError` if it is not between 1 and 512."""
+        """The number of layers, including draft blocks.
+
+        Raises `UsageError` if the number is not between 1 and 512.
+        """
         found = self.number("block_count")
         if not 1 <= found <= 512:  # LLAMA_MAX_LAYERS
-            raise ModelFileUnreadable(f"{self.path} has {found} layers, llama.cpp allows 1 to 512")
+            raise ModelFileUnreadable(f"{self.path} has {found} layers, but llama.cpp allows 1 to 512")
         return found
 
 
 def read_model(path: Path) -> Model:
-    """Read the headers of a model. If `path` is the first of several shards, the headers of all shards are read.
+    """Read the headers of a model.
 
-    Raises `MissingError` if a file does not exist, and `UsageError` if a file is damaged or is a shard of a different
-    model.
+    If `path` is the first of several shards, the headers of all shards are read. Raises `MissingError` if a file does
+    not exist. Raises `UsageError` if a file is damaged, or if a shard is not the expected shard of this model.
     """
     first = read_header(path)
     count = _whole(first, "split.count")
@@ -121,20 +138,20 @@ def read_model(path: Path) -> Model:
     match = _SHARD.match(path.name)
     if match is None or int(match[3]) != count:
         raise ModelFileUnreadable(
-            f"{path.name} has split.count {count}, which its name contradicts",
+            f"{path.name} has split.count {count}, but its name does not match",
             hint=f"shards are named NAME-00001-of-{count:05d}.gguf",
         )
     if number != 0 or int(match[2]) != 1:
         raise ModelFileUnreadable(
             f"{path.name} is shard {(number or 0) + 1} of {count}",
-            hint=f"name the first: {match[1]}-00001-of-{count:05d}.gguf",
+            hint=f"give the first shard: {match[1]}-00001-of-{count:05d}.gguf",
         )
     if count > 10_000:
         raise ModelFileUnreadable(f"{path.name} claims {count:,} shards, the limit is 10,000")
     others = [path.with_name(f"{match[1]}-{one:05d}-of-{count:05d}.gguf") for one in range(2, count + 1)]
     if missing := [one.name for one in others if not one.is_file()]:
         raise ModelFileMissing(
-            f"{len(missing)} of {count} shards are missing: {', '.join(missing[:5])}",
+            f"missing shards ({len(missing)} of {count}): {', '.join(missing[:5])}",
             hint=f"put them next to {path}",
         )
     return _joined(path, first, [read_header(one) for one in others])
@@ -146,17 +163,17 @@ def _joined(path: Path, first: Header, others: list[Header]) -> Model:
     for place, one in enumerate(headers):
         if _whole(one, "split.no") != place or _whole(one, "split.count") != len(headers):
             raise ModelFileUnreadable(
-                f"{one.path.name} is not shard {place + 1} of {len(headers)}", hint="shards are mixed up"
+                f"{one.path.name} is not shard {place + 1} of {len(headers)}", hint="use only shards of one model"
             )
         if twice := names & {tensor.name for tensor in one.tensors}:
             raise ModelFileUnreadable(
-                f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="shards are mixed up"
+                f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="use only shards of one model"
             )
         names |= {tensor.name for tensor in one.tensors}
     wanted = _whole(first, "split.tensors.count")
     if wanted is not None and wanted != len(names):
         raise ModelFileUnreadable(
-            f"{path.name}: its shards have {len(names)} tensors, not {wanted}", hint="shards are mixed up"
+            f"the shards of {path.name} have {len(names)} tensors, not {wanted}", hint="use only shards of one model"
         )
     return Model(
         path=path,
@@ -171,17 +188,16 @@ def _whole(header: Header, key: str) -> int | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise ModelFileUnreadable(f"{header.path}: the key {key} is {found!r}, not a whole number of 0 or above")
+        raise ModelFileUnreadable(f"{header.path}: the key {key} is {found!r}, not a whole number ≥ 0")
     return found
 
 
 COPIED = 1 << 16
-"""The maximum size in bytes of tensors that `write_shape` copies. Norms, biases and decays are smaller, and weights are
-larger."""
+"""The maximum size in bytes of the tensors that `write_shape` copies: norms, biases and decays, but not weights."""
 
 
 def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
-    """Write the shape of a model: its files with holes in place of the weights. Return the new files.
+    """Write copies of a model's files with holes in place of the weights, and return the new files.
 
     `target` is the new file. If the model has shards, `target` is the first new shard, and the other shards are written
     into the same directory. Holes take no disk space if the file system supports sparse files. Raises `UsageError` if a

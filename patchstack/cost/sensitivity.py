@@ -36,8 +36,9 @@ class Input:
     """A number on which a result depends.
 
     `figure` is `bandwidth` or `peak` for an input with a unit, and is otherwise empty. `unit` is the default unit of a
-    range. A `whole` number changes by at least `step`, and stays between `lowest` and `highest`. If `leaps` is true,
-    the result is a step function of this input. The elasticity is then computed between half and double the value.
+    range. If `whole` is true, the number changes by at least `step`, and stays between `lowest` and `highest`. If
+    `leaps` is true, the result is a step function of this input. Its elasticity is then computed between half and
+    double the value.
     """
 
     value: float
@@ -57,9 +58,9 @@ Values = Mapping[str, float]
 class Result:
     """A result as a function of its inputs.
 
-    `amount` computes the result from the values of the inputs. `shares` has the shares of the result (0 to 1) that are
-    proportional to a quantity, such as the bytes of a group. If the result is a time for tokens, `tokens` computes the
-    number of tokens.
+    `amount` computes the result from the values of the inputs. `shares` maps a quantity, such as the bytes of a group,
+    to the share of the result (0 to 1) that is proportional to this quantity. If the result is a time for tokens,
+    `tokens` computes the number of tokens.
     """
 
     name: str
@@ -89,8 +90,11 @@ class Elasticity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """A result at one value of an input. `value` is in the unit of the input: bytes per second, streams or tokens.
-    `amount` is in `unit`. `speed` is in tokens per second. It is None if the result is not a time for tokens."""
+    """A result at one value of an input.
+
+    `value` is in the unit of the input: bytes per second, streams or tokens. `amount` is in `unit`. `speed` is in
+    tokens per second. It is None if the result is not a time for tokens.
+    """
 
     result: str
     name: str
@@ -101,7 +105,10 @@ class Variation:
 
 
 def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -> Result:
-    """Return the result for the time of a decode step of `streams` streams with `length` tokens each."""
+    """Return the `Result` for the time of a decode step.
+
+    The step has `streams` streams with `length` tokens each.
+    """
     floor = decode_floor(work, streams, length, bandwidth)
     inputs = {
         "bandwidth": _bandwidth(bandwidth),
@@ -130,7 +137,10 @@ def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -
 def prefill_result(
     work: Workload, prompt: int, before: int, bandwidth: float, peaks: Mapping[str, float]
 ) -> Result | None:
-    """Return the result for the time of a whole prompt. Return None if a needed peak is unknown."""
+    """Return the `Result` for the time of a whole prompt.
+
+    Return None if a needed peak is unknown.
+    """
     floors = prefill_floors(work, prompt, bandwidth, peaks, before=before)
     if any(one.seconds is None for one in floors):
         return None
@@ -167,9 +177,10 @@ def prefill_result(
 
 
 def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[str, float]:
-    """Return each group's share of the memory time of a prompt.
+    """Return each group's share of a prompt's time (0 to 1).
 
-    The shares refer to the time that the bytes of all groups take. Only ubatches that are limited by memory count.
+    A group's time is the time for moving its bytes, in ubatches that are limited by memory bandwidth. Other ubatches
+    count only in the total time.
     """
     total = sum(one.seconds or 0.0 for one in floors)
     found: dict[str, float] = {}
@@ -181,7 +192,7 @@ def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[st
 
 
 def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, drafting: bool) -> Result:
-    """Return the result for the bytes of weights that a step of `tokens` tokens reads."""
+    """Return the `Result` for the bytes of weights that a step of `tokens` tokens reads."""
 
     def weighed(count: int) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -199,10 +210,10 @@ def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, d
 
 
 def memory_result(models: Sequence[Loaded]) -> Result:
-    """Return the result for the bytes on a device.
+    """Return the `Result` for the memory on a device, in bytes.
 
-    The bytes are the weights, caches and states of a model and of its draft model. The first of `models` is the main
-    model.
+    The memory consists of the weights, caches and states of a model and of its draft model. The first of `models` is
+    the main model.
     """
     first = models[0]
     inputs = {
@@ -231,8 +242,10 @@ def memory_result(models: Sequence[Loaded]) -> Result:
 def state_result(
     memories: Sequence[LayerMemory], layout: Layout, threshold: float, streams: int, bandwidth: float | None
 ) -> Result:
-    """Return the result for the time that a step needs for the recurrent state. Without a bandwidth, return the result
-    for the state's bytes of one sequence."""
+    """Return the `Result` for the time that a step needs for the recurrent state.
+
+    Without a bandwidth, return the `Result` for the size of one sequence's state in bytes.
+    """
     inputs = {"threshold": Input(value=threshold)}
     if bandwidth is not None:
         inputs |= {"bandwidth": _bandwidth(bandwidth), "streams": Input(value=streams, whole=True)}
@@ -251,11 +264,11 @@ def state_result(
 
 
 def elasticities(result: Result) -> tuple[Elasticity, ...]:
-    """Return the elasticity of a result with respect to each input, the largest first.
+    """Return the elasticity of a result with respect to each input, in descending order of absolute value.
 
-    For the bytes of a group, the elasticity is the group's share of the result. For other inputs, it is the slope of
-    the logarithms between 95% and 105% of the input. For an input that `leaps`, the slope is between half and double. A
-    whole number changes by at least its `step`. An input of 0 has no elasticity.
+    For the bytes of a group, the elasticity is the group's share of the result. For other inputs, it is the slope
+    between 95% and 105% of the input, on logarithmic scales. For an input that `leaps`, the slope is between half and
+    double the input. A whole number changes by at least its `step`. An input of 0 has no elasticity.
     """
     found = [Elasticity(result=result.name, name=name, value=share) for name, share in result.shares.items()]
     for name, one in result.inputs.items():
@@ -288,10 +301,10 @@ def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variati
     unit is in GB/s. Raises `UsageError` if the range is invalid or no result has the input.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
-    hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"
+    hint = f"write INPUT=LOW..HIGH, for example {_example(results)}; the inputs are {', '.join(names)}"
     match = _RANGE.match(text.strip())
     if match is None or match[1].strip() not in names:
-        raise BadValue(f"{text!r} is not a range of an input", hint=hint)
+        raise BadValue(f"{text!r} is not the range of an input", hint=hint)
     name = match[1].strip()
     chosen = [one for one in results if name in one.inputs]
     values = _points(text, match, chosen[0].inputs[name], points)

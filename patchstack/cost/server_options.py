@@ -14,11 +14,11 @@ from patchstack.cost.header import CACHE_TYPES, TensorType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The options that affect memory and reuse. Defaults are those of llama-server at the pin.
+    """The options that affect memory and prompt reuse. Defaults are those of llama-server at the pin.
 
     A `context` of 0 means the training context of the model. If `unified` is true, all slots share one cache. `spacing`
-    is in tokens. `cache_ram` is in MiB. A value of -1 means no limit, and 0 means no prompt cache. `draft_tokens` is 0
-    without speculation. `ignored` are the options that affect neither memory nor reuse. `unknown` are the options that
+    is in tokens. `cache_ram` is in MiB: -1 means no limit, and 0 means no prompt cache. `draft_tokens` is 0 without
+    speculation. `ignored` lists the options that affect neither memory nor reuse. `unknown` lists the options that
     patchstack does not know.
     """
 
@@ -87,7 +87,7 @@ _FLAGS = {
     "--cache-idle-slots": ("save_idle", True),
     "--no-cache-idle-slots": ("save_idle", False),
 }
-# Options that affect neither memory nor reuse: first those that take a value, then those that do not.
+# Options that affect neither memory nor prompt reuse: first those with a value, then those without.
 _WITH_VALUE = _named(
     "-m --model --host --port -t --threads -tb --threads-batch -ngl --gpu-layers --n-gpu-layers -a --alias --api-key"
     " --chat-template --chat-template-file --temp --top-k --top-p --min-p --seed -s -n --predict --n-predict --timeout"
@@ -109,9 +109,10 @@ _SPECULATION = _named(
 
 
 def read_options(command: Sequence[str]) -> ServerOptions:
-    """Parse a command line. It may begin with the program or with the first option.
+    """Parse a command line, which may begin with the program or with the first option.
 
-    Raises `UsageError` with every invalid value. Unknown options are not errors; the result lists them.
+    Raises `UsageError` if values are invalid. The error lists all of them. Unknown options are not errors. The result
+    lists them.
     """
     words = list(command[1:] if command and not command[0].startswith("-") else command)
     found: dict[str, object] = {}
@@ -147,7 +148,10 @@ _SPECIAL = _named(
 
 
 def _take(name: str, text: str, found: dict[str, object], ignored: list[str], problems: list[str]) -> None:
-    """Parse the value of one option. The result is added to `found`, `ignored` or `problems`."""
+    """Parse the value of one option.
+
+    The value or the problem is added to `found`, `ignored` or `problems`.
+    """
     if name in _NUMBERS:
         try:
             found[_NUMBERS[name]] = int(text)
@@ -187,8 +191,10 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
 
 
 def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
-    """Set the options that depend on other options. `found` has the options of the command line. Raises `UsageError` if
-    a value is out of range."""
+    """Set the options that depend on other options.
+
+    `found` contains the options of the command line. Raises `UsageError` if a value is out of range.
+    """
     problems = [
         f"{_NAMES[field][0]} {value}: {said}"
         for field, lowest, said in (
@@ -207,7 +213,7 @@ def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
         problems.append(f"-np {slots}: must be 1 to 256 slots, or -1 for the default of 4")
     if problems:
         raise InputUnreadable("the server's command line cannot be read", problems=problems)
-    if "slots" not in found or slots < 0:  # server.cpp: 4 slots, unified, if -np is not given
+    if "slots" not in found or slots < 0:  # as in server.cpp: without -np, 4 slots share one cache
         options = replace(options, slots=4, unified=True)
     elif "unified" not in found:
         options = replace(options, unified=False)

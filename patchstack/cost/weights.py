@@ -38,8 +38,11 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A tensor and its group. `block` is the layer of the tensor. It is -1 for a tensor outside of all layers. `routed`
-    is true if a step reads only the chosen experts. `rows` is true if a step reads only one row for each token."""
+    """A tensor and its group.
+
+    `block` is the layer of the tensor, or -1 for a tensor outside of all layers. `routed` is true if a step reads only
+    the chosen experts. `rows` is true if a step reads only one row for each token.
+    """
 
     tensor: Tensor
     group: Group
@@ -60,14 +63,19 @@ def place(model: Model) -> tuple[Placed, ...]:
 
 
 def is_tied(placed: Iterable[Placed]) -> bool:
-    """Return whether the head uses the embedding table: the model has `token_embd.weight`, but no `output.weight`."""
+    """Return whether the head uses the embedding table.
+
+    This is the case if the model has `token_embd.weight`, but no `output.weight`.
+    """
     names = {one.tensor.name for one in placed}
     return "output.weight" not in names and "token_embd.weight" in names
 
 
 def _recurrent_blocks(tensors: Iterable[Tensor]) -> frozenset[int]:
-    """Return the blocks with a state and without an attention output. Their `attn_qkv` and `attn_gate` belong to the
-    recurrent layer."""
+    """Return the blocks with a state and without an attention output.
+
+    Their `attn_qkv` and `attn_gate` belong to the recurrent layer.
+    """
     state: set[int] = set()
     attention: set[int] = set()
     for one in tensors:
@@ -118,8 +126,11 @@ def _outside(stem: str) -> Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBytes:
-    """The totals of the tensors of one group and type. `tensors` is their count, `file_bytes` is their size in the
-    file, and `step_bytes` is the number of bytes that a step reads."""
+    """The totals of the tensors of one group and type.
+
+    `tensors` is the number of tensors, `file_bytes` is their size in the file, and `step_bytes` is the number of bytes
+    that a step reads.
+    """
 
     group: Group
     type: str
@@ -130,8 +141,11 @@ class GroupBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSize:
-    """The size of a step. `tokens` is the total number of tokens. `outputs` is the number of tokens for which the head
-    computes logits. `drafting` is true if the draft block also runs."""
+    """The size of a step.
+
+    `tokens` is the total number of tokens. `outputs` is the number of tokens for which the head computes logits.
+    `drafting` is true if the draft block also runs.
+    """
 
     tokens: float
     routing: Routing
@@ -140,8 +154,10 @@ class StepSize:
 
 
 def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
-    """Return the bytes by group and type, in the order of `Group`. A tied head has a separate row with 0 bytes in the
-    file."""
+    """Return the number of bytes by group and type, in the order of `Group`.
+
+    A tied head has a separate row with 0 bytes in the file.
+    """
     found: dict[tuple[Group, str], list[float]] = {}
     for one in placed:
         entry = found.setdefault((one.group, one.tensor.type.name), [0, 0, 0.0])
@@ -164,8 +180,8 @@ def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
 def read_bytes(one: Placed, step: StepSize) -> float:
     """Return the number of bytes of a tensor that a step reads.
 
-    A step is expected to read only some of the experts, and reads one row of an embedding table for each token. The
-    head is read once if the step has outputs. The draft block is read only if `drafting` is true.
+    A step reads one row of an embedding table for each token. It reads the expected share of the experts. The head is
+    read once if the step has outputs. The draft block is read only if `drafting` is true.
     """
     if one.group is Group.DRAFT and not step.drafting:
         return 0.0

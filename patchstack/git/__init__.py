@@ -1,1 +1,1 @@
-"""Read git objects through one running git process, edit trees in memory, and run git for everything else."""
+"""Read git objects, edit trees in memory, apply patches, and run git."""

@@ -1,8 +1,7 @@
 """Apply patches to a tree in memory, with the same result as git.
 
 `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply --cached` accepts exactly the
-same patches, and produces the same trees. Patches are applied one after the other. This module applies plain text diffs
-and hands everything else to git.
+same patches, and produces the same trees. This module applies plain text diffs, and lets git apply all other patches.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Fault(StrEnum):
-    """Why a patch was not applied."""
+    """The reason why a patch was not applied."""
 
     CONFLICT = "conflict"
     MISSING_FILE = "missing-file"
@@ -38,8 +37,11 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One reason why a patch does not apply. `path` is empty if git named no path. `hunk` counts from 1 within the diff
-    of `path`, and `line` is the 1-based line of the problem in the patch file. Both are None if they are not known."""
+    """One reason why a patch does not apply.
+
+    `path` is empty if git named no path. `hunk` counts from 1 within the diff of `path`, and `line` is the 1-based line
+    of the problem in the patch file. Both are None if they are unknown.
+    """
 
     fault: Fault
     path: str
@@ -50,9 +52,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of applying a patch: its tree, or the problems. `tree` is None if there are problems. `left_to_git` is
-    the reason why git itself applied the patch, if it did. `offset` is the largest distance in lines between a hunk and
-    the line in its header. `warnings` name hunks that git accepts but probably puts in the wrong place."""
+    """The result of applying a patch: the new tree, or the problems.
+
+    `tree` is None if there are problems. `left_to_git` is the reason why git itself handled the patch. It is empty for
+    a patch that this module handled. `offset` is the largest distance in lines between a hunk and the line in its
+    header. `warnings` name hunks that git accepts but probably puts in the wrong place.
+    """
 
     tree: str | None
     problems: tuple[Problem, ...] = ()
@@ -80,13 +85,16 @@ class _Lines:
         self._count = 0
 
     def of(self, oid: str, path: str) -> list[bytes]:
-        """Return the lines of a blob. Raises `TooCostly` if the blob has so many lines that git is faster."""
+        """Return the lines of a blob.
+
+        Raises `TooCostly` if the blob has so many lines that git is faster.
+        """
         kept = self._kept.get(oid)
         if kept is not None:
             return kept
         content = self._objects.blob(oid, path)
         if len(content) > MOST_OF_FILE and content.count(b"\n") > MOST_OF_FILE:
-            raise TooCostly("a file of too many lines to read here", 1)
+            raise TooCostly("a file with too many lines", 1)
         return content.split(b"\n")
 
     def keep(self, lines: list[bytes]) -> str:
@@ -101,8 +109,10 @@ class _Lines:
 
 
 class Applier:
-    """Applies patches to a tree, one after the other. This is a context manager, because git needs a temporary
-    directory."""
+    """Applies patches to a tree, one after the other.
+
+    This is a context manager, because git needs a temporary directory.
+    """
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
@@ -125,13 +135,13 @@ class Applier:
         self.overlay = TreeOverlay(self.objects, tree)
 
     def apply(self, data: bytes) -> Outcome:
-        """Apply one patch file. It is applied completely, or not at all if it has problems.
+        """Apply one patch file, completely or not at all.
 
-        Raises `MissingObject` if a touched file's content is not available.
+        A patch with problems is not applied. Raises `MissingObject` if the content of a touched file is not available.
         """
         try:
             if bulky(data):
-                raise TooCostly("a patch too large to read here", 1)
+                raise TooCostly("a patch that is too large", 1)
             return self._apply_here(parse_diffs(data), data)
         except Unsupported as unsupported:
             return self._hand_over(data, str(unsupported), costly=isinstance(unsupported, TooCostly))
@@ -183,8 +193,10 @@ class Applier:
                 raise Unsupported(f"{kind} at the path of a file", diff.line)
 
     def _edit(self, diff: FileDiff, data: bytes, effort: Effort) -> tuple[int, str] | Problem:
-        """Return the file's mode and blob after a diff, or the problem. Mode and blob have no meaning for a
-        deletion."""
+        """Return the mode and the blob id of a file after a diff, or the problem.
+
+        For a deletion, the mode and the id have no meaning.
+        """
         path = diff.path.decode("utf-8", "replace")
         lines: Sequence[bytes] = (b"",)
         mode, old_oid = diff.new_mode or FILE, ""
@@ -228,8 +240,10 @@ class Applier:
 
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
-    """Return a warning for each hunk that inserts without context. git puts such a hunk at the end of the file instead
-    of at its line."""
+    """Return a warning for each hunk that inserts lines without context.
+
+    git puts such a hunk at the end of the file instead of at its line.
+    """
     return [
         _fooled_at(diff.path, hunk.header)
         for diff in diffs

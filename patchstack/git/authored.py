@@ -1,4 +1,7 @@
-"""Create commits from patch files as `git am` would. The same patch files always produce the same commit ids."""
+"""Create commits from patch files as `git am` would.
+
+The same patch files always produce the same commit ids.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ class NoCommit:
 
 
 class Author:
-    """Creates commits from patch files. git itself reads the mail (`git mailinfo -b`, `git var`)."""
+    """Creates commits from patch files.
+
+    git itself parses the mail and the author (`git mailinfo -b`, `git var`).
+    """
 
     def __init__(self, root: Path, base: Commit, base_raw: bytes) -> None:
         self._root = root
@@ -38,9 +44,9 @@ class Author:
     def commit(self, data: bytes, subject: str, tree: str, parent: str) -> tuple[str, bytes] | NoCommit:
         """Return the id and the bytes of the commit for a patch file, with the given tree and parent.
 
-        Author, date and message come from the mail. A mail has no committer, so the commit's committer is the author,
-        with the author's date. If the mail has no author, the author is `patchstack`. If the mail has no date, the
-        pin's date is used. `subject` is used if the file has no subject.
+        Author, date and message come from the mail. A mail has no committer, so the author is also the committer, with
+        the same date. If the mail has no author, the author is `patchstack`. If the mail has no date, the pin's date is
+        used. `subject` is used if the file has no subject.
         """
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
         message = self._root / "message"
@@ -58,7 +64,7 @@ class Author:
             if other.author and b"Email" not in fields:
                 fields |= {b"Author": name.strip().strip(b'"'), b"Email": address.strip(b"> ")}
             fields.setdefault(b"Date", other.date)
-        # This is the only form that git always reads as seconds since 1970.
+        # git always reads a number as seconds since 1970 only if `@` precedes it.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
         if _DAY.fullmatch(date):
             date += " 00:00:00 +0000"
@@ -80,7 +86,10 @@ class Author:
 
 @contextlib.contextmanager
 def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
-    """Open an `Author` for a pin. Its temporary repository is removed at the end of the `with` block."""
+    """Open an `Author` for a pin.
+
+    The temporary repository of the `Author` is removed at the end of the `with` block.
+    """
     try:
         with bare_repository() as root:
             yield Author(root, base, base_raw)
@@ -99,8 +108,8 @@ def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _cleaned(message: bytes) -> bytes:
     """Return a message as `git stripspace` prints it.
 
-    Trailing whitespace is removed, and only one of several consecutive empty lines remains. Empty lines at the
-    beginning and end are removed.
+    Trailing whitespace is removed. Consecutive empty lines are reduced to one. Empty lines at the beginning and end are
+    removed.
     """
     kept: list[bytes] = []
     for line in (line.rstrip(_BLANKS) for line in message.split(b"\n")):

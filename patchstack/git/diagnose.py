@@ -18,7 +18,7 @@ from patchstack.git.patch.fuzz import Placed, Tries, place_with_fuzz
 from patchstack.git.patch.text import PatchedFile, read_text
 
 _LARGEST = 16 * 1024 * 1024
-_TRIES = 1_000_000  # limits: bytes of files that are read, and lines that are compared
+_TRIES = 1_000_000  # maximum sum of file bytes read and lines compared for one patch
 _DAMAGES = 5
 
 
@@ -31,7 +31,7 @@ class Diagnosis:
 
 
 def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outcome) -> Diagnosis:
-    """Examine a refused patch, and add helpful remarks to its problems."""
+    """Examine a refused patch, and add explanations to its problems."""
     if too_large(data):
         return Diagnosis(outcome=outcome, fuzz=False)
     damages = find_damage(data)
@@ -67,7 +67,10 @@ def _with(problem: Problem, words: tuple[str, ...] | None) -> Problem:
 
 
 def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile, tries: Tries) -> tuple[str, ...]:
-    """Return remarks on the hunks of a file. Return no remarks if the hunks fit, or if they fit nowhere."""
+    """Return remarks on the hunks of a file.
+
+    Return no remarks if the hunks fit without fuzz, or if they fit nowhere.
+    """
     if file.old is None or not file.hunks or overlay.obstacle(file.old) is not None:
         return ()
     entry = overlay.entry(file.old)
@@ -100,7 +103,9 @@ def _fuzzy(content: bytes, file: PatchedFile, tries: Tries) -> Sequence[str]:
             if place.fuzz
         ]
     if isinstance(place_with_fuzz(content, file.hunks, most=0, key=_folded, tries=tries), Placed):
-        return ("it differs from the file in white space only: was one re-indented, or were tabs changed to blanks?",)
+        return (
+            "it differs from the file in whitespace only: was one of them re-indented, or tabs replaced by spaces?",
+        )
     return ()
 
 

@@ -1,7 +1,8 @@
-"""Write commits as patch files. The bytes are the same on every machine and under every git configuration.
+"""Write commits as patch files.
 
-git writes the files in a temporary repository that borrows the objects and has no configuration. If the default of an
-option may change between git versions, the option is given on the command line.
+The bytes are the same on every machine and under every git configuration. git writes the files in a temporary
+repository that borrows the objects and has no configuration. If the default of an option may change between git
+versions, the option is given on the command line.
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ _SLUG = re.compile(r"\d+-(.*)\.patch\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormattedCommit:
-    """A commit as a patch file. `slug` is git's file name for the commit, without the number and the suffix. `patch_id`
-    is git's stable patch-id. It is empty for pure mode changes, for which git computes none."""
+    """A commit as a patch file.
+
+    `slug` is git's file name for the commit, without the number and the suffix. `patch_id` is git's stable patch-id. It
+    is empty for pure mode changes, because git computes none for them.
+    """
 
     commit: Commit
     slug: str
@@ -63,9 +67,11 @@ class FormattedCommit:
 
 
 class Formatting:
-    """Commits that git is formatting as patch files. A long series is split into parallel parts, because one git
-    process uses only one core. `known` maps commit ids to patches that need not be written again. `jobs` maps the
-    position of each part's first commit to the part."""
+    """Commits that git is formatting as patch files.
+
+    A long series is split into parallel parts, because one git process uses only one core. `known` maps commit ids to
+    patches that need not be written again. `jobs` maps the position of each part's first commit to the part.
+    """
 
     def __init__(
         self,
@@ -78,8 +84,10 @@ class Formatting:
         self._jobs = jobs
 
     def written(self) -> Iterator[FormattedCommit]:
-        """Yield the patch files in order. Each is yielded as soon as it is written. Raises `MissingError` if git cannot
-        read an object."""
+        """Yield the patch files in order, each as soon as it is written.
+
+        Raises `MissingError` if git cannot read an object.
+        """
         part: Iterator[FormattedCommit] = iter(())
         for place, commit in enumerate(self._commits):
             if place in self._jobs:
@@ -98,11 +106,12 @@ def formatting(
     anchored: bool = False,
     known: Mapping[str, FormattedCommit] | None = None,
 ) -> Iterator[Formatting]:
-    """Format a chain of commits as patch files while the block runs.
+    """Format a chain of commits as patch files while the `with` block runs.
 
     `base` is the parent of the first commit. Patches have `context` lines around each change. `anchored` removes the
-    context and the function names in hunk headers, so that a patch contains no unchanged text. `known` are commits that
-    need not be written. Merges and empty commits have no patch, so the caller must refuse them first.
+    context and the function names in hunk headers, so that a patch contains no unchanged text. `known` maps commit ids
+    to patches that need not be written again. Merges and empty commits have no patch, so the caller must refuse them
+    first.
     """
     known = known or {}
     options = _form(context=context, anchored=anchored)
@@ -118,15 +127,19 @@ def formatting(
 
 
 def diff_trees(root: Path, old: str, new: str) -> bytes:
-    """Return the diff of two trees in the form that `formatting` writes. `root` is one of our repositories, and
-    contains both trees."""
+    """Return the diff of two trees in the form that `formatting` writes.
+
+    `root` is one of our repositories, and contains both trees.
+    """
     chosen = [option for option in _OPTIONS if option.startswith(_DIFF_OPTIONS)]
     return _git(root, "diff-tree", "-r", "--patch", *chosen, "--unified=3", old, new, config=_CONFIG)
 
 
 def format_digest(*, context: int, anchored: bool) -> str:
-    """Return a digest of git's version and the format options. These and the commit determine the bytes of a patch
-    file."""
+    """Return a digest of git's version and the format options.
+
+    The version, the options and the commit determine the bytes of a patch file.
+    """
     version = _git(Path(os.devnull), "version").decode("utf-8", "replace")
     told = "\n".join((version, *_CONFIG, *_OPTIONS, *_form(context=context, anchored=anchored)))
     return hashlib.sha256(told.encode()).hexdigest()
@@ -137,14 +150,17 @@ def _form(*, context: int, anchored: bool) -> list[str]:
 
 
 def _without_functions(text: bytes) -> bytes:
-    """Remove the function names from a patch's hunk headers, because they are text of upstream."""
+    """Remove the function names from a patch's hunk headers, because they are upstream's text."""
     head, mark, diffs = text.partition(b"\ndiff --git ")
     return head + mark + _FUNCTION.sub(rb"\1", diffs)
 
 
 def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of wanted commits to format in parallel. There are up to two ranges for each core, because some take
-    longer than others. The number of ranges is limited, because each range needs a git process."""
+    """Yield ranges of wanted commits to format in parallel.
+
+    There are up to two ranges for each core, because some ranges take longer than others. The number of ranges is
+    limited, because each range needs a git process.
+    """
     number = max(1, min(2 * (os.cpu_count() or 1), 8, sum(wanted) // 8))
     longest = -(-sum(wanted) // number)
     first = 0
@@ -181,8 +197,10 @@ def _slug(name: str) -> str:
 
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
-    """Return git's stable patch-id of each patch file. The id is empty for pure mode changes and for text without a
-    diff, because git computes none."""
+    """Return git's stable patch-id of each patch file.
+
+    The id is empty for pure mode changes and for text without a diff, because git computes none for them.
+    """
     if not texts:
         return ()
     marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]
@@ -200,5 +218,5 @@ def _git(root: Path, command: str, *args: str, config: Sequence[str] = (), stdin
     return git.checked(
         git.isolated(root, *config, command, *args, stdin=stdin, TZ="UTC"),
         f"git {command} failed",
-        hint="are all objects of the fork's commits available?",
+        hint="run 'git fsck' in the fork to find missing objects",
     )

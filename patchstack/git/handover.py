@@ -1,7 +1,7 @@
 """Let git apply a patch in a separate temporary repository.
 
-The repository has no alternates. git updates the times of objects in an alternate, and so would change the user's
-repository. Therefore the index is filled entry by entry, and only files that the patch names are copied.
+The repository has no alternates, because git updates the times of objects in an alternate, and so would change the
+user's repository. Therefore the index is filled entry by entry, and only files that the patch names are copied.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitVerdict:
-    """The overlay after `git apply --cached`, or None and git's message. `offset` is the largest distance in lines
-    between a hunk and the line in its header."""
+    """The result of `git apply --cached`.
+
+    `overlay` is the tree with the patch, or None if git refused the patch. `complaint` is git's message. `offset` is
+    the largest distance in lines between a hunk and the line in its header.
+    """
 
     overlay: TreeOverlay | None
     complaint: str
@@ -42,8 +45,10 @@ class GitVerdict:
 
 
 def _after(data: bytes, *starts: bytes) -> Iterator[bytes]:
-    """Yield the text after each occurrence of `starts`, up to the end of the line. This is faster than a regular
-    expression, which reads every line."""
+    """Yield the text after each occurrence of one of the `starts`, up to the end of the line.
+
+    This is faster than a regular expression, which reads every line.
+    """
     for start in starts:
         at = data.find(start)
         while at >= 0:
@@ -53,7 +58,7 @@ def _after(data: bytes, *starts: bytes) -> Iterator[bytes]:
 
 
 def _postimages(data: bytes) -> set[str]:
-    """Return the blobs that the binary diffs of a patch produce."""
+    """Return the ids of the blobs that the binary diffs of a patch produce."""
     if not any(mark in data for mark in (b"\nGIT binary patch", b"\nBinary files ", b"\nFiles ")):
         return set()
     found = map(_POSTIMAGE.match, islice(_after(data, b"\nindex "), _MOST_NAMES))
@@ -63,7 +68,7 @@ def _postimages(data: bytes) -> set[str]:
 def every_path(data: bytes) -> set[bytes]:
     """Return every path that a patch file may touch.
 
-    git lists the paths of a patch that is too large or too odd to read here. If git cannot read the patch, it touches
+    If the patch is too large or has too many backslashes, git lists the paths. If git cannot read the patch, it touches
     no path.
     """
     if not bulky(data) and data.count(b"\\") <= _MOST_ESCAPES:
@@ -74,13 +79,18 @@ def every_path(data: bytes) -> set[bytes]:
 
 @functools.lru_cache(maxsize=2)
 def _numstat(data: bytes) -> Finished:
-    """Let git read a patch without applying it. git takes a second for 100 MB, and callers ask for a patch again."""
+    """Let git read a patch without applying it.
+
+    The result is cached, because git needs a second for 100 MB and callers ask for the same patch again.
+    """
     return git.isolated(Path(os.devnull), "apply", "--numstat", "-z", "-", cwd=Path("/"), stdin=data)
 
 
 def _listed_paths(numstat: bytes, data: bytes) -> set[bytes]:
-    """Return the paths of a patch, from the output of `git apply --numstat -z`. It lacks the old names of files that
-    are renamed or copied."""
+    """Return the paths of a patch, from the output of `git apply --numstat -z`.
+
+    The output lacks the old names of renamed or copied files, so these names are read from the patch.
+    """
     names = {entry.split(b"\t", 2)[2] for entry in numstat.split(b"\0") if entry.count(b"\t") > 1}
     for name in _after(data, b"\nrename from ", b"\ncopy from "):
         names |= {name, unescaped(name.rstrip(b"\r").strip(b'"'))}
@@ -88,8 +98,10 @@ def _listed_paths(numstat: bytes, data: bytes) -> set[bytes]:
 
 
 class GitApply:
-    """A temporary bare repository in which git applies patches to an index. Nothing is written outside of this
-    repository."""
+    """A temporary bare repository in which git applies patches to an index.
+
+    Nothing is written outside of this repository.
+    """
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
@@ -97,16 +109,20 @@ class GitApply:
         self._tree: str | None = None
         self._lines: set[bytes] = set()
         self._copied: set[str] = set()
-        objects.add_directory(self.directory / "objects", "what git made")
+        objects.add_directory(self.directory / "objects", "git's temporary repository")
 
     def close(self) -> None:
-        """Remove the repository. The objects that git created in it can then no longer be read."""
+        """Remove the repository.
+
+        The objects that git created in it can then no longer be read.
+        """
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
-        """Apply a patch file to a tree, completely or not at all. If the patch is `costly`, its offsets are not read.
+        """Apply a patch file to a tree, completely or not at all.
 
-        Raises `MissingObject` if the content of a needed file is not available.
+        If the patch is `costly`, its offsets are not read. Raises `MissingObject` if the content of a needed file is
+        not available.
         """
         large = too_large(data)
         self._fill_index(overlay.write())
@@ -150,7 +166,7 @@ class GitApply:
         return self._git(*options, "apply", "--cached", "-", stdin=data)
 
     def _fill_index(self, tree: str) -> None:
-        """Change the index from its current tree to this tree."""
+        """Change the index from its current tree to the given tree."""
         if self._tree == tree:
             return
         if self._tree is None:
@@ -160,7 +176,7 @@ class GitApply:
             entries = [
                 (change.path, *(change.new or (0, NULL_ID))) for change in compare_trees(self.objects, self._tree, tree)
             ]
-        # Remove entries first, because a file may have become a directory, or a directory a file.
+        # Remove entries first, because a path may change from a file to a directory, or from a directory to a file.
         entries.sort(key=lambda entry: entry[1] != 0)
         text = b"".join(b"%o %s\t%s\0" % (mode, oid.encode(), path) for path, mode, oid in entries)
         self._checked("update-index", "-z", "--index-info", stdin=text)
@@ -211,5 +227,5 @@ class GitApply:
         return git.checked(
             self._git(command, *args, stdin=stdin),
             f"git {command} failed in a temporary repository",
-            hint="is the disk full, or git too old (2.32 is needed)?",
+            hint="check the free disk space and 'git --version': git 2.32 or later is needed",
         )

@@ -1,7 +1,8 @@
-"""Read the objects of a repository, and store new objects in memory. Never writes into a user's repository.
+"""Read the objects of a repository, and store new objects in memory.
 
-git finds the object directory, because it knows every layout (bare, partial, shallow, worktree, reftable). Objects are
-then read from this directory alone, so the extensions and the configuration of the repository do not matter.
+Nothing is written into a user's repository. git finds the object directory, because it knows every layout (bare,
+partial, shallow, worktree, reftable). Objects are then read from this directory alone, so the extensions and the
+configuration of the repository do not matter.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class MissingObject(MissingError):
         self.oid = oid
 
     def during(self, task: str) -> MissingObject:
-        """Return the same error, with the task that needed the object added to the message."""
+        """Return this error with `task`, which needed the object, at the beginning of the message."""
         self.message = f"{task}: {self.message}"
         return self
 
@@ -65,7 +66,10 @@ class NoSuchRepository(MissingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The parts of a commit that patchstack needs. `subject` is the first paragraph on one line, as git shows it."""
+    """The parts of a commit that patchstack needs.
+
+    `subject` is the first paragraph on one line, as git shows it.
+    """
 
     oid: str
     tree: str
@@ -81,8 +85,11 @@ def object_id(kind: str, data: bytes) -> str:
 
 
 class MadeObjects:
-    """A store of objects by id. If the contents exceed `limit` bytes, the oldest ones are moved to disk. Every object
-    can be read as long as the store exists."""
+    """A store of objects by id.
+
+    If the contents exceed `limit` bytes, the oldest objects are moved to disk. Every object can be read as long as the
+    store exists.
+    """
 
     def __init__(self, limit: int = _MADE_LIMIT) -> None:
         self._limit = limit
@@ -104,7 +111,7 @@ class MadeObjects:
             self._spill(*self._held.popitem(last=False))
 
     def get(self, oid: str) -> tuple[str, bytes] | None:
-        """Return the type and content of a new object. Return None for any other object."""
+        """Return the type and content of a new object, or None for any other object."""
         held = self._held.get(oid)
         if held is not None:
             return held
@@ -131,9 +138,11 @@ class MadeObjects:
 
 
 class Objects:
-    """The objects of one or more repositories, read-only, and new objects in memory. `fetch`, if set, is called with
-    missing objects, and may add a directory that has these objects. `hint` is the hint of the error for an object that
-    is still missing. `made` contains the new objects."""
+    """The objects of one or more repositories, read-only, and new objects in memory.
+
+    `made` contains the new objects. `fetch`, if set, is called with the ids of missing objects, and may add a directory
+    that contains them. `hint` is the hint of the error for an object that is still missing.
+    """
 
     def __init__(self) -> None:
         self._odb: StoredObjects | None = None
@@ -147,7 +156,10 @@ class Objects:
         self.hint = "the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL"
 
     def add_directory(self, directory: Path, where: str) -> None:
-        """Also read from this object directory and its alternates. `where` names the directory in errors."""
+        """Also read from this object directory and its alternates.
+
+        `where` names the directory in errors.
+        """
         if directory in self.directories:
             return
         if self._odb is None:
@@ -160,7 +172,10 @@ class Objects:
         self.directories.append(directory)
 
     def read(self, oid: str) -> tuple[str, bytes]:
-        """Return the type and content of an object. Raises `MissingObject`."""
+        """Return the type and content of an object.
+
+        Raises `MissingObject` if the object is missing and cannot be fetched.
+        """
         found = self.find(oid)
         if found is None and self.fetch is not None:
             self.fetch([oid])
@@ -170,20 +185,27 @@ class Objects:
         return found
 
     def find(self, oid: str) -> tuple[str, bytes] | None:
-        """Return the type and content of an object. Return None if the object is missing. Fetches nothing."""
+        """Return the type and content of an object, or None if the object is missing.
+
+        Nothing is fetched.
+        """
         return self.made.get(oid) or self._stored(oid)
 
     def read_ahead(self, oids: Iterable[str]) -> None:
-        """Request objects that are needed soon, preferably in the order of use. This does not change any result, and
-        fetches nothing."""
+        """Request objects that are needed soon, preferably in the order of use.
+
+        This does not change any result, and fetches nothing.
+        """
         known = self._remembered or {}
         ids = [oid for oid in oids if oid not in self.made and oid not in known and FULL_ID.match(oid)]
         if self._odb is not None and ids:
             self._odb.read_ahead(ids)
 
     def remember(self) -> None:
-        """Cache the objects that are read from now on, up to a limit. Call this before reading the same objects
-        repeatedly."""
+        """Cache the objects that are read from now on, up to a limit.
+
+        Call this before reading the same objects repeatedly.
+        """
         self._remembered = {}
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
@@ -227,7 +249,10 @@ class Objects:
         return [oid for oid in wanted if oid in absent or not FULL_ID.match(oid)]
 
     def blob(self, oid: str, path: str = "") -> bytes:
-        """Return the content of a file. The error for a missing object names `path`."""
+        """Return the content of a file.
+
+        The error for a missing object names `path`.
+        """
         try:
             kind, data = self.read(oid)
         except MissingObject:
@@ -243,20 +268,26 @@ class Objects:
         return oid
 
     def commit(self, oid: str) -> Commit:
-        """Return a commit. Raises `MissingObject`, or `UsageError` if the object is not a commit."""
+        """Return a commit.
+
+        Raises `MissingObject` if the object is missing, and `UsageError` if it is not a commit.
+        """
         kind, data = self.read(oid)
         if kind != "commit":
             raise BadRevision(f"{oid} is a {kind}, not a commit")
         return parse_commit(oid, data)
 
     def tree(self, oid: str) -> Iterator[TreeEntry]:
-        """Yield the entries of one tree: mode, name, id. Raises `MissingObject`."""
+        """Yield the entries of one tree: mode, name, id.
+
+        Raises `MissingObject` if the tree is missing.
+        """
         return map(_entry, self._tree(oid))
 
     def tree_difference(self, one: str, other: str) -> tuple[list[TreeEntry], list[TreeEntry]]:
         """Return the entries in which two trees differ, as one list for each tree.
 
-        Each list contains the entries that only its tree has. Raises `MissingObject`.
+        Each list contains the entries that only its tree has. Raises `MissingObject` if a tree is missing.
         """
         before, after = self._tree_set(one), self._tree_set(other)
         return [_entry(raw) for raw in before - after], [_entry(raw) for raw in after - before]
@@ -272,7 +303,7 @@ class Objects:
         return _ENTRY.findall(data)
 
     def _tree_set(self, oid: str) -> frozenset[_Raw]:
-        # A series is compared tree by tree, so the next call gets this `other` as `one`.
+        # A series is compared tree by tree, so `other` of this comparison is `one` of the next.
         found = self._sets.pop(oid, None)
         self._sets[oid] = found = frozenset(self._tree(oid)) if found is None else found
         if len(self._sets) > _SETS:
@@ -311,7 +342,10 @@ def parse_commit(oid: str, data: bytes) -> Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository on this machine, opened for reading. `name` is the user's name for the repository."""
+    """A repository on this machine, opened for reading.
+
+    `name` is the user's name for the repository.
+    """
 
     name: str
     path: Path
@@ -337,13 +371,13 @@ class Repository:
         if len(told) != 3:  # the path contains a newline
             told = [os.fsdecode(git.read(path, "rev-parse", *one).stdout).removesuffix("\n") for one in places]
         git_dir, objects = told[:2]
-        # git was told not to search in parent directories, but ignores this for a path with a colon.
+        # GIT_CEILING_DIRECTORIES prevents a search in parent directories, but not for a path with a colon.
         if prefix or Path(git_dir).resolve() in path.resolve().parents:
             raise NotARepository(f"{name} is not a git repository")
         if object_format != "sha1":
             raise NotARepository(
                 f"{name} is a {object_format} repository",
-                hint="patchstack reads SHA-1 repositories only, as its pins and trees are SHA-1 ids",
+                hint="patchstack reads only SHA-1 repositories, because its pins and trees are SHA-1 ids",
             )
         object_directory = (path / objects).resolve()
         return Repository(
@@ -355,10 +389,10 @@ class Repository:
         )
 
     def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
-        """Return the commit that a revision names in this repository. Errors begin with `what`, for example pin or fork
-        ref.
+        """Return the commit that a revision names in this repository.
 
-        Raises `MissingError` if the name is unknown or ambiguous, and `UsageError` if it does not name a commit.
+        Errors begin with `what`, for example pin or fork ref. Raises `MissingError` if the name is unknown or
+        ambiguous, and `UsageError` if it does not name a commit.
         """
         if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)
@@ -399,7 +433,7 @@ class Repository:
         return ObjectUnreadable(f"{what} {rev} is not in {self.name}", hint=hint)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Return whether `ancestor` is reachable from `descendant` in the history that this clone has."""
+        """Return whether `ancestor` is reachable from `descendant` in this clone's history."""
         return git.read(self.path, "merge-base", "--is-ancestor", ancestor, descendant).ok
 
 

@@ -1,4 +1,7 @@
-"""Edit a tree in memory and compute the same ids as git. Only the needed parts of the base tree are read."""
+"""Edit a tree in memory and compute the same ids as git.
+
+Only the needed parts of the base tree are read.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ _NOTHING: Entry = (0, "")
 class _Node:
     """A directory that was read.
 
-    `entries` has the mode and id of each file and subdirectory. `children` has the subdirectories that were read. `raw`
-    are the bytes of the tree object, if they were computed. `places` are the offsets of the ids in `raw`, because most
-    edits change only these 20 bytes. `touched` are the subdirectories that changed since the last write.
+    `entries` contains the mode and id of each file and subdirectory. `children` contains the subdirectories that were
+    read. `raw` contains the bytes of the tree object, or is None if they must be computed. `places` contains the
+    offsets of the ids in `raw`, because most edits change only these 20 bytes. `touched` contains the names of the
+    subdirectories that changed since the last write.
     """
 
     __slots__ = ("children", "entries", "oid", "places", "raw", "touched")
@@ -67,21 +71,26 @@ class _Node:
 
 
 class TreeOverlay:
-    """A tree with edits. Paths are bytes, relative, with `/` between components."""
+    """A tree with edits.
+
+    Paths are bytes. They are relative, with `/` between components.
+    """
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
         self._root = self._load(tree)
 
     def entry(self, path: bytes) -> Entry | None:
-        """Return the mode and id of the file, link, submodule or directory at a path. The id of a directory is the id
-        at the last `write`. Return None if nothing exists at the path."""
+        """Return the mode and id of the file, link, submodule or directory at a path.
+
+        The id of a directory is the id at the last `write`. Return None if nothing exists at the path.
+        """
         *parents, name = path.split(b"/")
         node = self._descend(parents)
         return None if node is None else node.entries.get(name)
 
     def obstacle(self, path: bytes) -> tuple[bytes, Entry] | None:
-        """Return the first parent of a path that exists and is not a directory."""
+        """Return the first parent of a path that exists and is not a directory, or None."""
         parts = path.split(b"/")
         node: _Node | None = self._root
         for depth, part in enumerate(parts[:-1]):
@@ -95,7 +104,10 @@ class TreeOverlay:
         return None
 
     def put(self, path: bytes, mode: int, oid: str) -> None:
-        """Set a file. Missing directories are created. No parent of the path may be a file."""
+        """Set the file at a path.
+
+        Missing directories are created. No parent of the path may be a file.
+        """
         *parents, name = path.split(b"/")
         node = self._root
         node.oid = None
@@ -109,7 +121,10 @@ class TreeOverlay:
         node.set(name, (mode, oid))
 
     def remove(self, path: bytes) -> None:
-        """Remove a file. Directories that become empty are removed too."""
+        """Remove a file.
+
+        Directories that become empty are removed too.
+        """
         parts = path.split(b"/")
         nodes = [self._root]
         for part in parts[:-1]:
@@ -165,8 +180,8 @@ class TreeOverlay:
                     yield full, entry
 
     def _load(self, tree: str) -> _Node:
-        # git's index has only two modes for regular files, and no empty directories. If git rewrites a directory, it
-        # loses both.
+        # git's index has only two modes for regular files, and no empty directories. So a directory that git rewrites
+        # loses all other modes and its empty subdirectories.
         entries: dict[bytes, Entry] = {}
         for mode, name, oid in self.objects.tree(tree):
             if mode == DIRECTORY:

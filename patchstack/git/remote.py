@@ -28,7 +28,7 @@ from patchstack.workspace.model import is_url
 # A branch, a tag or a commit id. This is slightly stricter than git check-ref-format.
 _REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
 _DEPTHS = (64, 512, 4096, 2147483647)
-# The refs of a clone that may have upstream's newest commit, in order of preference. `HEAD` may be a branch of a fork.
+# The refs of a clone that may point to upstream's newest commit. `HEAD` is last, because it may be a fork's branch.
 _TIPS = (
     *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
     *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
@@ -38,8 +38,10 @@ _TIPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A repository that has a ref. `rev` names the ref's commit in this repository. `name` is the user's name for the
-    ref."""
+    """A repository that contains a ref.
+
+    `rev` names the ref's commit in this repository. `name` is the user's name for the ref.
+    """
 
     repository: Repository
     rev: str
@@ -62,7 +64,7 @@ def refuse_helpers(where: str) -> None:
         name = where.partition(":")[0]
         raise BadRepositoryAddress(
             f"{shown_url(where)} is not the address of a repository: git would start git-remote-{name}",
-            hint="an address begins with https://, ssh://, git:// or file://, is HOST:PATH, or is a path",
+            hint="use HOST:PATH, a path, or a URL that begins with https://, ssh://, git:// or file://",
         )
 
 
@@ -73,9 +75,10 @@ class NotFetched(MissingError):
 
 
 class Remote:
-    """A repository by path or URL. Objects of a URL are fetched into the cache. A path is opened once.
+    """A repository at a path or URL.
 
-    All methods raise the errors of opening and fetching: `NoSuchRepository`, `NotARepository` and `NotFetched`.
+    Objects of a URL are fetched into the cache. A path is opened once. All methods raise `NoSuchRepository` or
+    `NotARepository` if the repository cannot be opened, and `NotFetched` if an object cannot be fetched.
     """
 
     def __init__(self, where: str, cache: Cache) -> None:
@@ -102,30 +105,36 @@ class Remote:
 
     @property
     def note(self) -> str:
-        """The text that follows the repository's name in messages. It is empty unless the repository's state may be
-        outdated."""
+        """The text that follows the repository's name in messages.
+
+        It is empty unless the repository's state may be outdated.
+        """
         return " as last fetched" if self._by_url and self.cache.offline else ""
 
     @property
     def hint(self) -> str | None:
-        """A hint for objects that could not be fetched from the repository. It is None if nothing is fetched from this
-        repository."""
+        """A hint for objects that could not be fetched from the repository.
+
+        It is None if nothing is fetched from this repository.
+        """
         if not self._by_url or self.cache.offline:
             return None
-        return "check the network, and run it again: fetched objects are kept"
+        return "check the network, and run the command again: fetched objects are kept"
 
     def commit(self, oid: str) -> Repository:
-        """Return a repository for reading a commit and its trees. From a URL, the commit is fetched by its full id. For
-        a path, the commit may be missing."""
+        """Return a repository for reading a commit and its trees.
+
+        From a URL, the commit is fetched by its full id. For a path, the commit may be missing.
+        """
         if self._by_url and (self._opened is None or not _has(self._opened, oid)):
             self._opened = self.cache.commit(self.where, oid)
         return self._open()
 
     def reach(self, ref: str | None, *, until: str) -> Reached:
-        """Return a repository that has the history of a ref back to the commit `until`. A clone at a path may have less
-        history.
+        """Return a repository with the history of a ref, back to the commit `until`.
 
-        Without a ref, use the newest commit. For a path, this is the newest upstream commit in the clone.
+        A clone at a path may have less history. Without a ref, use the newest commit. For a path, this is the newest
+        upstream commit in the clone.
         """
         if self._by_url:
             name = "HEAD" if ref is None else ref
@@ -141,8 +150,10 @@ class Remote:
         return Reached(repository=repository, rev=tip, name=name)
 
     def resolve(self, ref: str, what: str, *, until: str) -> tuple[Repository, Commit]:
-        """Return a repository with the history of a ref back to `until`, and the ref's commit. Other repositories are
-        not searched for the ref. Errors begin with `what`."""
+        """Return a repository with the history of a ref back to `until`, and the ref's commit.
+
+        Other repositories are not searched for the ref. Errors begin with `what`.
+        """
         found = self.reach(ref, until=until)
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
@@ -169,11 +180,11 @@ class Remote:
 
 
 class Cache:
-    """Partial bare clones below one directory, one for each URL. `root` returns the directory, and is called when it is
-    needed.
+    """Partial bare clones below one directory, one for each URL.
 
-    Two processes may use the cache at once, because each clone has a lock. `offline` uses existing objects and fetches
-    nothing. Credentials in a URL are used, but are neither stored nor shown.
+    `root` returns the directory, and is called only when the directory is needed. Two processes may use the cache at
+    once, because each clone has a lock. If `offline` is true, existing objects are used and nothing is fetched.
+    Credentials in a URL are used, but are neither stored nor shown.
     """
 
     def __init__(self, root: Callable[[], Path], *, offline: bool = False) -> None:
@@ -181,11 +192,14 @@ class Cache:
         self.offline = offline
 
     def commit(self, url: str, oid: str) -> Repository:
-        """Return a repository that has the commit and its trees, without history or blobs. Raises `MissingError`."""
+        """Return a repository with the commit and its trees, without history or blobs.
+
+        Raises `MissingError` if `oid` is not a full commit id, or if the commit cannot be fetched.
+        """
         if not FULL_ID.match(oid):
             raise NotFetchable(
                 f"pin {oid} cannot be looked up at {shown_url(url)}",
-                hint="give the full commit id when the upstream is a URL",
+                hint="give the full commit id if the upstream is a URL",
             )
         with self._clone(url, f"pin {oid}") as (directory, lock):
             if not git.read(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
@@ -220,8 +234,11 @@ class Cache:
             return Repository.open(shown_url(url), directory), found.stdout.decode("ascii").strip()
 
     def objects(self, url: str, oids: Sequence[str]) -> Path | None:
-        """Fetch objects by id. Return the object directory that has them. Return None if the remote does not have
-        them."""
+        """Fetch objects by id, and return the object directory of the clone.
+
+        The directory lacks objects that cannot be fetched. Return None if the cache is offline and has no clone of the
+        URL.
+        """
         try:
             with self._clone(url, "contents") as (directory, lock):
                 if not self.offline:
@@ -235,9 +252,10 @@ class Cache:
 
     @contextlib.contextmanager
     def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
-        """Yield the clone of a URL, and the descriptor of its held lock. A missing clone is created.
+        """Yield the clone of a URL, and the descriptor of its held lock.
 
-        The descriptor is -1 if offline, because then no lock is needed. `what` names the wanted object in errors.
+        A missing clone is created. If offline, the descriptor is -1, because no lock is needed. `what` names the wanted
+        object in errors.
         """
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
@@ -260,8 +278,10 @@ class Cache:
     def _fetch(
         self, directory: Path, lock: int, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
     ) -> Finished:
-        """Run `git fetch` in a clone. git holds the lock too, so that the clone stays locked while git writes, even if
-        we are killed."""
+        """Run `git fetch` in a clone.
+
+        git inherits the lock, so that the clone stays locked while git writes, even if patchstack is killed.
+        """
         with task(f"fetching from {shown_url(url)}") as this:
             return git.fetch(directory, url, *options, refs=refs, stdin=stdin, on_stderr=_progress(this), hold=(lock,))
 
@@ -269,7 +289,7 @@ class Cache:
 def _progress(this: Task) -> Callable[[str], None]:
     """Return a function that receives git's progress lines and updates a task.
 
-    Lines of the first second are ignored, so that a short fetch does not wait for the import of GitPython.
+    It ignores the lines of the first second, so that a short fetch does not wait for the import of GitPython.
     """
     handlers: list[Callable[[str], None]] = []
 
@@ -303,7 +323,10 @@ def shown_url(url: str) -> str:
 
 
 def _alone(repository: Repository) -> Objects:
-    """Return the objects of this repository alone. Otherwise, a name could be resolved in a different repository."""
+    """Return the objects of this repository alone.
+
+    With other repositories, a name could be resolved in the wrong repository.
+    """
     objects = Objects()
     objects.add_directory(repository.object_directory, repository.name)
     return objects
@@ -318,7 +341,7 @@ def _has(repository: Repository, oid: str) -> bool:
 
 
 def _make_clone(directory: Path) -> None:
-    """Create an empty partial clone atomically. A killed run leaves no incomplete clone."""
+    """Create an empty partial clone atomically, so that a killed run leaves no incomplete clone."""
     draft = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
     for name in ("objects/info", "objects/pack", "refs/heads"):
         (draft / name).mkdir(parents=True)
@@ -345,9 +368,10 @@ def promisor_url(repository: Path) -> str | None:
 
 
 def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Path]) -> Callable[[Sequence[str]], None]:
-    """Return a function that fetches missing objects.
+    """Return a function that fetches missing objects into the cache.
 
-    It fetches from the given URLs, or from the remotes of the given partial clones.
+    It fetches from the given URLs, or from the remotes of the given partial clones. It adds the object directories of
+    the cache to `objects`.
     """
     tried: set[str] = set()
 

@@ -1,7 +1,8 @@
-"""Run git. Only this module runs git. Each use has its own function, with its environment and settings.
+"""Run git. Only this module runs git.
 
-`GIT_*` variables of the caller never reach git, because every environment starts from `clean_environment`. Write `from
-patchstack.git import run as git`, then `git.read(path, "rev-parse", ...)`.
+Each use has its own function, with its own environment and settings. `GIT_*` variables of the caller never reach git,
+because every environment starts from `clean_environment`. Write `from patchstack.git import run as git`, then
+`git.read(path, "rev-parse", ...)`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ _FETCH = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
 
 
 class GitFailed(MissingError):
-    """A required git command failed. The message consists of `failed` and git's message. If `short` is true, only the
-    first line of git's message is included. `status` is the exit status of `command`. A negative status is the signal
-    that ended the command. `complaint` is git's complete standard error."""
+    """A required git command failed.
+
+    The message consists of `failed` and git's message. If `short` is true, only the first line of git's message is
+    included. `status` is the exit status of `command`. A negative status is the signal that ended the command.
+    `complaint` is git's complete standard error.
+    """
 
     code = "PS0315"
 
@@ -35,14 +39,20 @@ class GitFailed(MissingError):
 
 
 def checked(done: Finished, failed: str, *, hint: str | None = None, short: bool = False) -> bytes:
-    """Return the standard output of a command that must succeed. Raises `GitFailed` with the message `failed`."""
+    """Return the standard output of a command that must succeed.
+
+    Raises `GitFailed` with the message `failed`.
+    """
     if not done.ok:
         raise GitFailed(failed, done, hint=hint, short=short)
     return done.stdout
 
 
 def first_complaint(done: Finished) -> str:
-    """Return the first line of git's standard error. If it is empty, return git's exit status as text."""
+    """Return the first line of git's standard error.
+
+    If standard error is empty, return git's exit status as text.
+    """
     lines = done.complaint.splitlines() or [f"git exited {done.code}"]
     return lines[0].removeprefix("fatal: ")
 
@@ -66,26 +76,33 @@ def read(repository: Path, *args: str) -> Finished:
 
 
 def write(directory: Path, *args: str) -> Finished:
-    """Run git in a clone that the user asked to change, with the user's configuration but without hooks. `directory`
-    must be the root of a work tree or a repository, because git does not search in parent directories."""
+    """Run git in a clone that the user asked to change.
+
+    The user's configuration applies, but no hooks run. `directory` must be the root of a work tree or a repository,
+    because git does not search in parent directories.
+    """
     environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
     return run(["git", "-C", str(directory), *_NO_HOOKS, *args], env=environment)
 
 
 def isolated(git_dir: Path, *args: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str) -> Finished:
-    """Run git in our own repository, without any configuration or attributes of the user, and without fetching.
-    `variables` are added to the environment. Use `/dev/null` as the repository for commands that need none."""
+    """Run git in our own repository, without the user's configuration and attributes, and without fetching.
+
+    `variables` are added to the environment. Use `/dev/null` as the repository for commands that need none.
+    """
     return run(["git", *args], cwd=cwd, env=_isolated(git_dir, variables), stdin=stdin)
 
 
 def objects_of(git_dir: Path, option: str, *, stderr: int) -> Child:
-    """Start `git cat-file` in one of our repositories, with `--batch` or `--batch-check`. Write questions to the
-    child's `stdin` and read answers from its `stdout`. The child ends when `stdin` is closed. Raises `MissingError` if
-    git is not installed."""
+    """Start `git cat-file` in one of our repositories, with `--batch` or `--batch-check`.
+
+    Write questions to the child's `stdin` and read answers from its `stdout`. The child ends when `stdin` is closed.
+    Raises `MissingError` if git is not installed.
+    """
     try:
         return start(["git", "cat-file", option], env=_isolated(git_dir, {}), stdin=PIPE, stdout=PIPE, stderr=stderr)
     except FileNotFoundError as error:
-        raise ProgramMissing("git is not installed here", hint="install git and put it on PATH") from error
+        raise ProgramMissing("git is not installed", hint="install git and put it on PATH") from error
 
 
 def fetch(
@@ -120,8 +137,10 @@ def fetch(
 
 
 def fetch_locally(git_dir: Path, source: Path, *refs: str) -> Finished:
-    """Fetch refs into a user's repository from our repository on this machine. Nothing else is written, and no hooks
-    run."""
+    """Fetch refs into a user's repository from our repository on this machine.
+
+    Nothing else is written, and no hooks run.
+    """
     return run(
         ["git", *_NO_HOOKS, *_NO_UPKEEP, "fetch", "--quiet", *_FETCH, str(source), *refs],
         env=_isolated(git_dir, {"GIT_ALLOW_PROTOCOL": "file"}),

@@ -1,5 +1,7 @@
-"""Create temporary bare repositories without configuration, and remove them. Repositories of killed runs are removed
-too."""
+"""Create temporary bare repositories without configuration, and remove them.
+
+Repositories of killed runs are removed too.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,19 @@ _NAME = re.compile(rf"patchstack-(?P<tag>{TAG})-\w+\Z")
 
 
 def make_directory() -> Path:
-    """Return a new temporary directory. The caller removes it. If this process is killed, the next run removes it."""
+    """Return a new temporary directory, which the caller removes.
+
+    If this process is killed, the next run removes the directory.
+    """
     return Path(tempfile.mkdtemp(prefix=f"patchstack-{tag()}-"))
 
 
 def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) -> Path:
-    """Return a new bare repository in the temporary directory. The caller removes it.
+    """Return a new bare repository in the temporary directory, which the caller removes.
 
     The repository borrows the objects of the given directories. Run only read-only commands in a repository that
-    borrows, because other git commands update the times of borrowed objects. `shallow` is the list of commits whose
-    parents are absent, as in a shallow repository.
+    borrows, because other git commands update the times of borrowed objects. `shallow` is the path of a git `shallow`
+    file, which lists the commits whose parents are absent.
     """
     _sweep()
     root = make_directory()
@@ -76,7 +81,10 @@ def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
 
 
 def _alternate(path: Path) -> str:
-    """Return a path as a line of `objects/info/alternates`. It is C-quoted if git would misread it."""
+    """Return a path as a line of `objects/info/alternates`.
+
+    The path is C-quoted if git would misread it.
+    """
     text = str(path)
     if text.startswith(('"', "#")) or "\n" in text:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

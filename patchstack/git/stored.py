@@ -15,21 +15,22 @@ from patchstack.git import run as git
 from patchstack.git.scratch import make_bare_repository
 from patchstack.process import Child
 
-_AT_ONCE = 256  # ids in one question: all answers must fit into a pipe, which holds at least 16 KiB
+_AT_ONCE = 256  # maximum ids in one question: all answers must fit into a pipe of 16 KiB
 _NOTHING = "f" * 40  # not zeros, because git answers a question about zeros without reading
-_AHEAD = 64  # ids still without an answer: they must fit into a pipe, which may hold only 4 KiB
+_AHEAD = 64  # maximum ids without an answer: they must fit into a pipe of 4 KiB
 _EARLY = 16 * 1024 * 1024  # maximum bytes of answers that are read before they are needed
 
 
 class Damaged(Exception):
-    """A stored object cannot be read. The message is git's."""
+    """A stored object cannot be read. The message is git's own."""
 
 
 class StoredObjects:
     """Read-only access to the objects of object directories and their alternates.
 
     git runs in our own empty repository that borrows the directories. git does not read the configuration of the
-    borrowed repositories, and fetches nothing. The git process ends with this Python object, or with this process.
+    borrowed repositories, and fetches nothing. The git process ends when this object is deleted or when this process
+    ends.
     """
 
     def __init__(self) -> None:
@@ -38,29 +39,42 @@ class StoredObjects:
         self._checks = _Batch("--batch-check", self._directories)
 
     def add(self, directory: Path) -> None:
-        """Also read from this object directory. git reads the list of directories only once, so git is restarted."""
+        """Also read from this object directory.
+
+        git is restarted, because it reads the list of directories only once.
+        """
         self._directories.append(directory)
         self._contents.end()
         self._checks.end()
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
-        """Return the type and content of an object. Return None if the object is not stored. Raises `Damaged`."""
+        """Return the type and content of an object, or None if the object is not stored.
+
+        Raises `Damaged` if the object cannot be read.
+        """
         return self._contents.ask(oid)
 
     def read_ahead(self, oids: Iterable[str]) -> None:
-        """Ask git for objects that `read` will need soon, and do not wait for the answers. The objects should be in the
-        order of use. This does not change any result. Objects above a limit are ignored."""
+        """Ask git for objects that `read` will need soon, and do not wait for the answers.
+
+        The objects should be in the order of use. This does not change any result. Objects are ignored if too many
+        answers are pending.
+        """
         self._contents.ask_ahead(oids)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
-        """Return the objects that are not stored, in order. Contents are not read, so a damaged object counts as
-        stored."""
+        """Return the objects that are not stored, in order.
+
+        Contents are not read, so a damaged object counts as stored.
+        """
         return [oid for at in range(0, len(oids), _AT_ONCE) for oid in self._checks.missing(oids[at : at + _AT_ONCE])]
 
 
 class _Batch:
-    """One `git cat-file` process, with `--batch` for contents or `--batch-check` for existence. It is started on first
-    use."""
+    """One `git cat-file` process, which is started on first use.
+
+    The option is `--batch` for contents or `--batch-check` for existence.
+    """
 
     def __init__(self, option: str, directories: Sequence[Path]) -> None:
         self._option = option
@@ -68,7 +82,10 @@ class _Batch:
         self._git: _Running | None = None
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return the type and content of an object. Return None if git does not have the object. Raises `Damaged`."""
+        """Return the type and content of an object, or None if git does not have the object.
+
+        Raises `Damaged` if the object cannot be read.
+        """
         running = self._running()
         try:
             return running.ask(oid)
@@ -117,7 +134,7 @@ class _Running:
         self._early: dict[str, tuple[str, bytes]] = {}
         self._room = _EARLY
         self.end = weakref.finalize(self, _end, child, complaints, self._scratch)
-        self._ask(_NOTHING)  # git answers only after it has read the list of directories and reported its problems
+        self._ask(_NOTHING)  # git answers only after it has read the list of directories and reported problems
 
     def missing(self, oids: Sequence[str]) -> list[str]:
         """Return the objects that git does not have. All answers must fit into a pipe."""
@@ -126,7 +143,10 @@ class _Running:
         return [oid for oid in oids if self._read.readline().endswith(b" missing\n")]
 
     def _begin(self) -> None:
-        """Wait for the first answer. After it, git has read the repository and the list of directories."""
+        """Wait for the first answer.
+
+        git has then read the repository and the list of directories.
+        """
         if self._scratch is not None:
             self._read.readline()
             self._before = self._complained()
@@ -144,8 +164,10 @@ class _Running:
             self._ask("\n".join(new))
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Return the type and content of an object. Return None if git does not have the object. Raises `Damaged`, even
-        if the damaged object was requested before this one."""
+        """Return the type and content of an object, or None if git does not have the object.
+
+        Raises `Damaged` if this object, or an object that was requested earlier, cannot be read.
+        """
         early = self._early.pop(oid, None)
         if early is not None:
             self._room += len(early[1])
@@ -180,7 +202,7 @@ class _Running:
         return words[1].decode("ascii"), content
 
     def _ask(self, oids: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # git has ended, so it gives no answer
+        with contextlib.suppress(BrokenPipeError):  # git has ended and sends no answer
             self._write.write(oids.encode() + b"\n")
             self._write.flush()
 

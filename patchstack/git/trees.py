@@ -1,4 +1,7 @@
-"""Compare trees in memory. Find the paths that differ, and whether two changes are the same."""
+"""Compare trees in memory.
+
+Find the paths that differ, and whether two changes are the same.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from patchstack.git.overlay import DIRECTORY, SUBMODULE, Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathChange:
-    """A path at which two trees differ, with its mode and id in each tree. None means that the path does not exist in
-    that tree."""
+    """A path at which two trees differ, with its mode and id in each tree.
+
+    `old` is None if the path does not exist in the first tree. `new` is None if it does not exist in the second tree.
+    """
 
     path: bytes
     old: Entry | None
@@ -20,9 +25,9 @@ class PathChange:
 
 
 def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
-    """Yield every file that differs between two trees, directory by directory. Renames are not detected.
+    """Yield every file that differs between two trees, directory by directory.
 
-    Raises `MissingObject` if a tree is not available.
+    Renames are not detected. Raises `MissingObject` if a tree is not available.
     """
     pending = [(old, new, b"")]
     while pending:
@@ -43,17 +48,21 @@ def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
 
 
 def _apart(entry: Entry | None) -> tuple[str, Entry | None]:
-    """Return an entry as a directory and as a file. For a file, the directory is the empty tree. For a directory, the
-    file is None."""
+    """Return an entry as a directory and as a file.
+
+    For a file, the directory is the empty tree. For a directory, the file is None.
+    """
     if entry is not None and entry[0] == DIRECTORY:
         return entry[1], None
     return EMPTY_TREE, entry
 
 
 def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Return whether two pairs of trees (before, after) change the same paths in the same way. The removed and added
-    lines must be the same, in the same order, and the modes must be the same. Line numbers and surrounding lines may
-    differ."""
+    """Return whether two pairs of trees (before, after) change the same paths in the same way.
+
+    The removed and added lines must be the same, in the same order, and the modes must be the same. Line numbers and
+    surrounding lines may differ.
+    """
     ours = {change.path: change for change in compare_trees(objects, *one)}
     theirs = {change.path: change for change in compare_trees(objects, *other)}
     if ours.keys() != theirs.keys():
@@ -79,8 +88,10 @@ def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
 
 
 def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tuple[bytes, bytes]:
-    """Return the removed and added lines of a change, in order. Return the complete contents if git would treat them as
-    binary."""
+    """Return the removed and added lines of a change, in order.
+
+    Return the complete contents if git would treat them as binary.
+    """
     old, new = content(objects, change.old, change.path), content(objects, change.new, change.path)
     import pygit2
 
@@ -91,8 +102,10 @@ def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tu
 
 
 def content(objects: Objects, entry: Entry | None, path: bytes) -> bytes:
-    """Return the content of a file. For a submodule, this is git's one-line description. For a missing file, it is
-    empty."""
+    """Return the content of a file.
+
+    For a submodule, this is git's one-line description. For a missing file, it is empty.
+    """
     if entry is None:
         return b""
     if entry[0] == SUBMODULE:

@@ -1,4 +1,4 @@
 """Simulate how a server reuses prompts, and how many tokens it processes.
 
-The number of tokens is also computed for other kinds of prompts.
+Also compute this number for prompts that only grow, and for prompts that end with images.
 """

@@ -1,4 +1,7 @@
-"""Find the first message of a prompt that changed since the previous step. Nothing after this message can be reused."""
+"""Find the first message of a prompt that changed since the previous step.
+
+Nothing after this message can be reused.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from patchstack.cost.prefix.records import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """The first message that changed. `message` is its index in the previous step, and `change` describes the
-    change."""
+    """The first message that changed.
+
+    `message` is its index in the previous step, and `change` describes the change.
+    """
 
     message: int
     role: str
@@ -19,10 +24,10 @@ class Blame:
 
 
 def blame(before: Sequence[Message], now: Sequence[Message], answer: str | None = None) -> Blame | None:
-    """Return the first message of `before` that differs in `now` or is missing there.
+    """Return the first message of `before` that is different or missing in `now`.
 
-    Return None if messages were only appended. `answer`, the server's reply to `before`, is treated as the last message
-    of `before`.
+    Return None if messages were only appended. `answer` is the server's reply to `before`. It is treated as the last
+    message of `before`.
     """
     held = list(before)
     if answer is not None:
@@ -55,13 +60,13 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
     if one.role != other.role:
         return f"is now of {other.role}"
     if fewer < 0:
-        return "got an image"
+        return "has an additional image"
     if one.text == other.text:
         return "has a different image"
     if other.text.startswith(one.text):
         return "was extended"
     if one.text.startswith(other.text):
-        return "was cut"
+        return "was truncated"
     if one.text.split() == other.text.split():
         return "has different whitespace"
     return "was rewritten"
@@ -77,7 +82,10 @@ class Conversations:
     last: list[tuple[Sequence[Message], str | None]]
 
     def find(self, now: Sequence[Message]) -> int:
-        """Return the index of the conversation that these messages continue. If none fits, begin a new conversation."""
+        """Return the index of the conversation that these messages continue.
+
+        If no conversation fits, begin a new one.
+        """
         best, chosen = 0, -1
         for number, (before, answer) in enumerate(self.last):
             whole = before if answer is None else (*before, Message(role="assistant", text=answer))
@@ -90,7 +98,10 @@ class Conversations:
         return chosen
 
     def step(self, number: int, now: Sequence[Message], answer: str | None) -> Blame | None:
-        """Record a step of the conversation `number`. Return the first message that changed since its previous step."""
+        """Record a step of the conversation `number`.
+
+        Return the first message that changed since the previous step of this conversation.
+        """
         before, answered = self.last[number]
         self.last[number] = (now, answer)
         return blame(before, now, answered) if before else None
@@ -100,8 +111,8 @@ def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
     """Return a score for the messages that two steps have in common.
 
     The score is the number of these messages, plus the length of the common prefix in messages. It is 0 if the steps
-    have only system messages in common and the previous step had other messages too, because all conversations of an
-    agent have the same system message.
+    have only system messages in common, and the previous step had other messages too. All conversations of an agent
+    have the same system message, so this message does not identify a conversation.
     """
     prefix = 0
     for one, other in zip(before, now, strict=False):

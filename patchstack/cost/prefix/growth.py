@@ -1,6 +1,6 @@
 """Compute how the number of processed tokens grows with the steps of an agent.
 
-The growth is also computed for other kinds of prompts.
+Also compute this number for prompts that only grow, and for prompts that end with images.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Growth:
 def growth(processed: Sequence[int]) -> Growth:
     """Return the growth of the total, from a least-squares line through the tokens of each step.
 
-    If step i (from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²`. If there is only one step, `quadratic`
-    is 0.
+    If step i (counted from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²` tokens. If there is only one
+    step, `quadratic` is 0.
     """
     count = len(processed)
     if count < 2:
@@ -49,10 +49,10 @@ def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
     """Estimate the number of tokens that a step adds.
 
-    The estimate is the largest growth of the prompt from one step to the next.
+    The estimate is the largest growth of the prompt from one step to the next. It is 0 for fewer than two steps.
 
-    If a step also removes parts of the prompt, the prompt grows by less than the added tokens. So the estimate is right
-    if at least one step removed nothing. Return 0 for fewer than two steps.
+    If a step also removes parts of the prompt, the prompt grows by fewer tokens than the step adds. So the estimate is
+    right if at least one step removes nothing.
     """
     return max((later - earlier for earlier, later in pairwise(totals)), default=0)
 

@@ -1,9 +1,8 @@
 """Read the steps of an agent from a log.
 
-The log contains JSON lines with requests and answers, or is the log of llama-server.
-
-A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request` and
-`response`. Such an object can also have `started` and `ended`, in seconds.
+The log contains JSON lines with requests and answers, or is the log of llama-server. A JSON line is a request body
+(`messages` or `prompt`), an answer (`timings`), or an object with `request` and `response`. Such an object can also
+have `started` and `ended`, in seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +31,10 @@ _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of a chat. `text` does not include images. `images` has a hash for each image."""
+    """A message of a chat.
+
+    `text` does not include images. `images` contains a hash of each image.
+    """
 
     role: str
     text: str
@@ -44,9 +46,9 @@ class Record:
     """A step of an agent. A value is None if the log does not contain it.
 
     `messages` is None for a plain completion, which has `prompt` instead. `body` is the request. `total` is the number
-    of prompt tokens, `cached` the number of reused tokens, `generated` the number of generated tokens. `prefill` and
-    `decode` are the server's times in seconds. `started` and `ended` are in seconds on the clock of the log. `slot` is
-    -1 if the log does not contain it.
+    of prompt tokens, `cached` is the number of reused tokens, and `generated` is the number of generated tokens.
+    `prefill` and `decode` are the server's times in seconds. `started` and `ended` are in seconds on the clock of the
+    log. `slot` is -1 if the log does not contain it.
     """
 
     place: str
@@ -67,7 +69,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The steps of a log. `gaps` describes the missing parts: unreadable lines, restarts, requests without an end."""
+    """The steps of a log.
+
+    `gaps` describes the missing parts: unreadable lines, restarts, and requests without an end.
+    """
 
     records: tuple[Record, ...]
     gaps: tuple[str, ...]
@@ -105,13 +110,13 @@ def _json_lines(path: Path, lines: Iterator[str]) -> Log:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             bad += 1
             first = first or f"{path.name}:{number}: {error}"
-    gaps = (f"{bad} lines could not be read, the first is {first}",) if bad else ()
+    gaps = (f"unreadable lines: {bad}, the first is {first}",) if bad else ()
     return Log(records=tuple(records), gaps=gaps)
 
 
 def _record(place: str, line: Any) -> Record:
     if not isinstance(line, dict):
-        raise TypeError("not an object")
+        raise TypeError("not a JSON object")
     body = line.get("request", line if "messages" in line or "prompt" in line else None)
     answer = line.get("response", line if "timings" in line else None)
     if body is None and answer is None:
@@ -157,8 +162,10 @@ def _answered(answer: Any) -> dict[str, Any]:
 
 
 def read_messages(body: Any) -> tuple[Message, ...]:
-    """Return the messages of a request body. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if `body`
-    has no valid messages."""
+    """Return the messages of a request body.
+
+    Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if `body` has no valid messages.
+    """
     return tuple(_message(one) for one in body["messages"])
 
 
@@ -184,7 +191,7 @@ def _digest(part: Any) -> str:
 def _whole(of: Any, key: str, default: int) -> int:
     value = of.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < -1:
-        raise ValueError(f"{key} is {value!r}")
+        raise ValueError(f"{key} is {value!r}, which is not a valid number")
     return int(value)
 
 
@@ -193,13 +200,15 @@ def _seconds(of: Any, key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{key} is {value!r}")
+        raise ValueError(f"{key} is {value!r}, which is not a valid number")
     return float(value)
 
 
 def _server_log(path: Path, lines: Iterator[str]) -> Log:
-    """Read the requests from the log of a server. A restart resets the task numbers. The lines of different slots may
-    be interleaved."""
+    """Read the requests from the log of a server.
+
+    A restart resets the task numbers. The lines of different slots may be interleaved.
+    """
     started: dict[tuple[int, int], dict[str, Any]] = {}
     done: list[dict[str, Any]] = []
     restarts, run, open_before = -1, 0, 0
@@ -235,13 +244,13 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
             entry["ended"] = _clock(line)
             _measure(entry, text)
             done.append(started.pop(key))
-    gaps = [f"{restarts} restarts of the server"] if restarts > 0 else []
+    gaps = [f"server restarts: {restarts}"] if restarts > 0 else []
     if left := open_before + len(started):
-        gaps.append(f"{left} requests without an end")
+        gaps.append(f"requests without an end: {left}")
     records = tuple(_from_server(one) for one in done if "total" in one and ("cached" in one or "processed" in one))
     if len(records) < len(done):
         gaps.append(
-            f"{len(done) - len(records)} requests without the number of reused tokens (start the server with -lv 4)"
+            f"requests without the number of reused tokens: {len(done) - len(records)} (start the server with -lv 4)"
         )
     return Log(records=records, gaps=tuple(gaps))
 
@@ -249,8 +258,8 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
 def _measure(entry: dict[str, Any], text: str) -> None:
     """Compute the number of prompt tokens if the log does not contain it.
 
-    It is the number of tokens in the slot at the end, minus the generated tokens. The last generated token is not in
-    the slot.
+    It is the number of tokens in the slot at the end, minus the generated tokens, plus 1. The last generated token is
+    not in the slot.
     """
     held = _HELD.search(text)
     if "total" not in entry and held and held[2] == "0" and "generated" in entry:

@@ -1,4 +1,7 @@
-"""Simulate the slots of a server and how they reuse prompts. Source: `tools/server/server-context.cpp` at the pin."""
+"""Simulate the slots of a server and how they reuse prompts.
+
+Source: `tools/server/server-context.cpp` at the pin.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from patchstack.cost.server_options import ServerOptions
 
 
 class WindowCells:
-    """The cells of one stream in a cache with a window. All sequences of the stream share the cells."""
+    """The cells of one stream in a cache with a window.
+
+    All sequences of the stream share the cells.
+    """
 
     def __init__(self, size: int, window: int, *, chunked: bool = False) -> None:
         self.size, self.window, self.chunked = size, window, chunked
@@ -23,11 +29,11 @@ class WindowCells:
         self.used = 0
 
     def first(self, sequence: int) -> int:
-        """Return the smallest position of a sequence in the cells. Return -1 if the sequence has no cells."""
+        """Return the smallest position of a sequence in the cells, or -1 if the sequence has no cells."""
         return min(self.where.get(sequence, ()), default=-1)
 
     def last(self, sequence: int) -> int:
-        """Return the largest position of a sequence in the cells. Return -1 if the sequence has no cells."""
+        """Return the largest position of a sequence in the cells, or -1 if the sequence has no cells."""
         return max(self.where.get(sequence, ()), default=-1)
 
     def kept(self, sequence: int) -> list[int]:
@@ -39,7 +45,10 @@ class WindowCells:
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
 
     def add(self, sequence: int, positions: range | list[int]) -> bool:
-        """Put the tokens of one ubatch into cells. If they do not fit, change nothing and return False."""
+        """Put the tokens of one ubatch into cells.
+
+        If they do not fit, change nothing and return False.
+        """
         found = self._find(len(positions))
         if found is None:
             return False
@@ -58,8 +67,10 @@ class WindowCells:
         return True
 
     def remove(self, sequence: int, first: int = 0, end: int | None = None) -> None:
-        """Remove the positions of a sequence from `first` up to, but excluding, `end`. If `end` is None, remove all
-        later positions too."""
+        """Remove the positions of a sequence from `first` up to, but not including, `end`.
+
+        If `end` is None, all later positions are removed too.
+        """
         cells = [
             cell
             for position, cell in self.where.get(sequence, {}).items()
@@ -104,9 +115,9 @@ class WindowCells:
 class Request:
     """A request. `prompt` and `generated` are tokens.
 
-    `user_starts` are the indices in the prompt at which user messages begin. It is empty for a plain completion. `slot`
-    is -1 if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` has the span (first, end) of
-    each image in the prompt.
+    `user_starts` contains the indices in the prompt at which user messages begin. It is empty for a plain completion.
+    `slot` is -1 if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` contains the span
+    (first, end) of each image in the prompt.
     """
 
     prompt: Sequence[int]
@@ -123,7 +134,7 @@ class Reuse:
 
     `total` is the number of prompt tokens, and `cached` is the number of reused tokens. `common` is the length of the
     prefix that the prompt shares with the earlier tokens of the slot. `restored` is the length of the restored
-    checkpoint in tokens. It is -1 if none was restored. `checkpoints` has the lengths of the slot's checkpoints after
+    checkpoint in tokens, or -1 if none was restored. `checkpoints` contains the lengths of the slot's checkpoints after
     the request, in tokens. `lost_checkpoints` is the number of checkpoints that were erased because of the limit.
     `refused` is true if the prompt is empty or does not fit the context of a slot.
     """
@@ -169,7 +180,7 @@ class _Slot:
 
 
 class Slots:
-    """The slots and the prompt cache of a simulated server, empty at the start."""
+    """The slots and the prompt cache of a simulated server. They are empty at the start."""
 
     def __init__(self, layout: Layout, options: ServerOptions, *, context: int | None = None) -> None:
         self.layout = layout
@@ -187,7 +198,7 @@ class Slots:
             self.windows = [WindowCells(size, self.window, chunked=layout.chunked) for _ in range(self.sizes.streams)]
 
     def serve(self, request: Request) -> Reuse:
-        """Process a request and return its reuse."""
+        """Process a request, and return which tokens it reused."""
         prompt = list(request.prompt)
         slot = self._choose(prompt, request.slot)
         self._save_idle(slot)
@@ -222,7 +233,7 @@ class Slots:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """The bytes of all checkpoints that the slots have now."""
+        """The total size in bytes of the checkpoints that the slots have now."""
         return sum(one.size for slot in self.slots for one in slot.prompt.checkpoints)
 
     # Choice of a slot
@@ -310,8 +321,11 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """Return the bytes of a slot's complete state after `tokens` tokens. A saved state contains only the part of
-        the caches that the next token reads. Headers of a few bytes are ignored."""
+        """Return the size of a slot's complete state after `tokens` tokens, in bytes.
+
+        A saved state contains only the part of the caches that the next token reads. Headers of a few bytes are
+        ignored.
+        """
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
     # Reuse
@@ -320,7 +334,10 @@ class Slots:
         return self.windows[0 if self.options.unified else slot.number]
 
     def _first_position(self, slot: _Slot) -> int:
-        """Return the first position of a slot. Source: `llama_memory_seq_pos_min`."""
+        """Return the first position of a slot.
+
+        Source: `llama_memory_seq_pos_min`.
+        """
         held = len(slot.prompt.tokens)
         if self.stateful:
             return held - 1
@@ -331,8 +348,8 @@ class Slots:
     def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
         """Reuse the cached prefix of a prompt in the slot.
 
-        Return three lengths in tokens: the reused prefix, the common prefix, and the restored checkpoint. The last is
-        -1 if no checkpoint was restored.
+        Return three lengths in tokens: of the reused prefix, of the common prefix, and of the restored checkpoint. The
+        third is -1 if no checkpoint was restored.
         """
         held = slot.prompt
         common = past = _common(held.tokens, prompt) if request.cache else 0
@@ -364,8 +381,10 @@ class Slots:
     # Processing
 
     def _process(self, slot: _Slot, prompt: list[int], cached: int, request: Request) -> int:
-        """Process the rest of a prompt in batches, and create checkpoints. Return the number of old checkpoints that
-        were erased because of the limit."""
+        """Process the rest of a prompt in batches, and create checkpoints.
+
+        Return the number of old checkpoints that were erased because of the limit.
+        """
         total, lost = len(prompt), 0
         users = set(request.user_starts)
         last_user = max(users, default=-1)
@@ -390,8 +409,10 @@ class Slots:
         return lost
 
     def _batch_end(self, begin: int, total: int, users: set[int], images: Sequence[tuple[int, int]]) -> int:
-        """Return the end of the batch that starts at `begin`. A batch ends when it is full, before a user message or an
-        image, or at a checkpoint near the end of the prompt."""
+        """Return the end of the batch that starts at `begin`.
+
+        A batch ends when it is full, before a user message or an image, or at a checkpoint near the end of the prompt.
+        """
         ends = [total, begin + self.sizes.batch]
         ends += [one for one in users if one > begin]
         ends += [first for first, _ in images if first >= begin]
@@ -426,7 +447,8 @@ class Slots:
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the length of the common prefix of two lists of tokens."""
     most = min(len(one), len(other))
-    low, high = 0, most  # Bisection: both are equal up to `low` and different before `high`. Comparing slices is fast.
+    # Bisect, because comparing slices is fast. The lists are equal before `low` and differ before `high`.
+    low, high = 0, most
     if one[:most] == other[:most]:
         return most
     while high - low > 1:

@@ -1,8 +1,8 @@
-"""Anchored patches: diffs without context. Each file in them is bound to its exact pre-image and post-image by full
-blob ids.
+"""Apply anchored patches, which are diffs without context.
 
-`git apply` puts hunks without context in the wrong place without an error. Therefore anchored patches have a different
-suffix. Only patchstack applies them, and only to the blob that they were made from.
+Full blob ids bind each file in the patch to its exact pre-image and post-image. `git apply` puts hunks without context
+in the wrong place without an error. Therefore anchored patches have a different suffix. Only patchstack applies them,
+and only to the blob that they were made from.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported, parse_diffs
 
 
 def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outcome:
-    """Apply an anchored patch to a tree. It is applied completely, or not at all if it has problems. Hunks are only
-    tried at their own lines.
+    """Apply an anchored patch to a tree, completely or not at all.
 
-    Raises `MissingObject` if the content of a touched file is not available.
+    A patch with problems is not applied. Hunks are tried only at their own lines. Raises `MissingObject` if the content
+    of a touched file is not available.
     """
     try:
         diffs = parse_diffs(data)
@@ -89,7 +89,7 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
 
 
 def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
-    """Apply every hunk at exactly its line.
+    """Apply every hunk exactly at its line.
 
     Return the new content, or the number of the first hunk that does not fit.
     """
@@ -103,7 +103,7 @@ def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
         after = list(hunk.after)
         behind = len(lines) - (at + count)
         if behind == 1 and lines[-1] == b"" and hunk.after_no_newline:
-            count += 1  # The text after the last newline. The file ends without a newline.
+            count += 1  # also replace the empty text after the last newline, because the new file ends without one
         elif behind == 0 and not hunk.after_no_newline and count:
             after.append(b"")
         lines[at : at + count] = after

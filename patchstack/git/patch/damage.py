@@ -1,4 +1,7 @@
-"""Find the errors in a patch that git calls corrupt. Each error has its line and its likely cause."""
+"""Find the errors in a patch that git calls corrupt.
+
+Each error has its line and its likely cause.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,17 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """One error in a patch: its 1-based line, and how to repair it."""
+    """One error in a patch.
+
+    `line` is its 1-based line. `what` describes the error and, if possible, how to repair it.
+    """
 
     line: int
     what: str
 
 
 def find_damage(data: bytes) -> tuple[Damage, ...]:
-    """Return the errors in the text of a patch, sorted by line. Return no errors if all hunks match their line
-    counts."""
+    """Return the errors in the text of a patch, sorted by line."""
     found: list[Damage] = []
     ended = data.count(b"\r\n")
     newlines = data.count(b"\n")
@@ -80,8 +85,10 @@ def _hunk(lines: Sequence[bytes], at: int, header: re.Match[bytes]) -> Iterator[
 
 
 def _after(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
-    """Return the index after the lines of a hunk. Return None unless the lines match the hunk's counts and all end with
-    a newline."""
+    """Return the index after the lines of a hunk.
+
+    Return None unless the number of lines matches the hunk's counts and all lines end with a newline.
+    """
     while old > 0 or new > 0:
         sign = lines[at][:1] if at < len(lines) - 1 else None
         if sign is None or (sign not in _SIGNS and sign != b"\\"):

@@ -1,4 +1,4 @@
-"""Read the diffs of a patch file in the form that git itself writes for text files.
+"""Read the diffs of a patch file in the form that git writes for text files.
 
 `git apply` accepts many other forms (traditional diffs, binary data, quoted names, symlinks, copies, a path touched
 twice, …). For these forms, `Unsupported` is raised, and the caller lets git apply the complete file. So this reader
@@ -15,7 +15,10 @@ from patchstack.git.overlay import EXECUTABLE, FILE
 
 
 class Unsupported(Exception):
-    """A form of diff that git itself must apply. `line` is the 1-based line of the patch file."""
+    """A form of diff that git itself must apply.
+
+    `line` is the 1-based line of the patch file.
+    """
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -27,9 +30,9 @@ class Unsupported(Exception):
 class Hunk:
     """One hunk.
 
-    Lines do not include their newline. `before_no_newline` and `after_no_newline` tell whether the last line of that
-    side ends the file without a newline. `context` is the number of context lines, and `trailing` the number of context
-    lines at the end. `line` is the line of the hunk in the patch file.
+    Lines do not include their newline. `before_no_newline` and `after_no_newline` are true if the last line of that
+    side ends the file without a newline. `context` is the number of context lines, and `trailing` is the number of
+    context lines at the end. `line` is the 1-based line of the hunk's header in the patch file.
     """
 
     old_start: int
@@ -46,11 +49,10 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDiff:
-    """The change of one file. `old` is None for a creation, and `new` is None for a deletion. The two names differ for
-    a rename.
+    """The change of one file.
 
-    `new_mode` is None if the diff does not set a mode. `old_id` and `new_id` are the ids of the `index` line, as
-    written.
+    `old` is None for a creation, and `new` is None for a deletion. The two names are different for a rename. `new_mode`
+    is None if the diff does not set a mode. `old_id` and `new_id` are the ids in the `index` line, as written.
     """
 
     old: bytes | None
@@ -82,7 +84,7 @@ _KINDS = (b"new file mode ", b"deleted file mode ", b"rename from ")
 _LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
 
-# git checks some names more strictly (`.git…`, `git~1`, `.`, `..`, empty components), so git applies patches with them.
+# git checks some names more strictly: `.git…`, `git~1`, `.`, `..`, empty components. git applies patches with them.
 _ODD_NAME = re.compile(rb"(?i)\.git|git~|(?:^|/)\.{0,2}(?:/|\Z)|[\"\\:]")
 
 
@@ -96,7 +98,7 @@ def parse_diffs(data: bytes) -> tuple[FileDiff, ...]:
     reader = _Reader(data)
     diffs = reader.read()
     if not diffs:
-        raise Unsupported("no diff in it", 1)
+        raise Unsupported("no diff", 1)
     _check_paths(diffs)
     return diffs
 
@@ -114,10 +116,10 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
         while b"/" in parent:
             parent = parent.rpartition(b"/")[0]
             if parent in touched:
-                raise Unsupported("a file and a directory of one name", 1)
+                raise Unsupported("a file and a directory with the same name", 1)
 
 
-# Two quoted names with the maximum length that a system allows.
+# Enough for two quoted names of the maximum path length.
 _LONGEST_NAMES = 8 * 4096
 _OLD = b"\n--- a/"
 _NAMING = re.compile(rb"^(?:diff --git|---|\+\+\+|rename (?:from|to|old|new)|copy (?:from|to)) (.+)$", re.MULTILINE)
@@ -128,7 +130,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 def old_names(data: bytes) -> Iterator[bytes]:
     """Yield the names of the files whose contents a patch in git's form changes.
 
-    This is a quick search: a removed line may be mistaken for a name, and unusual names are left out.
+    This is a quick search: a removed line may be mistaken for a name, and unusual names are skipped.
     """
     at = data.find(_OLD)
     while at >= 0:
@@ -141,8 +143,10 @@ def old_names(data: bytes) -> Iterator[bytes]:
 
 
 def named_paths(data: bytes) -> set[bytes]:
-    """Return every path that a patch file may touch. For a patch that git applies, the result may include other
-    paths. `every_path` is faster for a large patch."""
+    """Return every path that a patch file may touch.
+
+    For a patch that git applies, the result may include other paths. `every_path` is faster for a large patch.
+    """
     try:
         return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}
     except Unsupported:
@@ -162,7 +166,7 @@ def _guessed_paths(data: bytes) -> set[bytes]:
 
 
 def inside(name: bytes) -> bool:
-    """Return whether a name is a path below the directory to which a patch is applied."""
+    """Return whether a name is a path below the directory in which a patch is applied."""
     return bool(name) and not name.startswith(b"/") and b"\0" not in name and not _DOTS.search(name)
 
 
@@ -181,7 +185,10 @@ def _quoted(text: bytes) -> list[bytes]:
 
 
 def unescaped(word: bytes) -> bytes:
-    """Return a name without git's C-style quoting. A backslash before any other character is removed."""
+    """Return a name without git's C-style quoting.
+
+    A backslash before any other character is removed.
+    """
     if b"\\" not in word:
         return word
 
@@ -201,8 +208,10 @@ class _Reader:
         self.at = 0
 
     def read(self) -> tuple[FileDiff, ...]:
-        """Return every diff of the file. As in git, text between diffs is skipped, unless git would see a diff in this
-        text."""
+        """Return every diff of the file.
+
+        As in git, text between diffs is skipped, unless git would see a diff in this text.
+        """
         diffs: list[FileDiff] = []
         lines, end = self.lines, len(self.lines)
         while True:
@@ -227,7 +236,7 @@ class _Reader:
                 raise self._refuse("a traditional diff")
 
     def _line(self) -> bytes | None:
-        """Return the current line if it ends with a newline. Otherwise return None."""
+        """Return the current line if it ends with a newline, otherwise None."""
         return self.lines[self.at] if self.at + 1 < len(self.lines) else None
 
     def _refuse(self, reason: str) -> Unsupported:
@@ -249,15 +258,18 @@ class _Reader:
                     raise self._refuse("a copy or an unusual header line")
                 break
             if key in seen:
-                raise self._refuse("a header line given twice")
+                raise self._refuse("a duplicate header line")
             seen[key] = text[len(key) :]
             self.at += 1
         if text is None and self.lines[self.at]:
-            raise self._refuse("a diff cut short")
+            raise self._refuse("a truncated diff")
         return self._described(first, second, seen, start)
 
     def _described(self, first: bytes, second: bytes, seen: dict[bytes, bytes], start: int) -> FileDiff:
-        """Convert the header lines to a `FileDiff`. Raises `Unsupported` for a combination that git does not write."""
+        """Convert the header lines to a `FileDiff`.
+
+        Raises `Unsupported` for a combination of lines that git does not write.
+        """
         old: bytes | None = first
         new: bytes | None = second
         kinds: list[bytes] = []
@@ -267,7 +279,7 @@ class _Reader:
             old = None if b"new file mode " in seen else first
             new = None if b"deleted file mode " in seen else second
         if b"rename from " not in seen and first != second:
-            raise self._refuse("names that disagree")
+            raise self._refuse("file names that contradict each other")
         self._check_names(old, new, seen)
         old_id = new_id = ""
         if b"index " in seen:
@@ -288,7 +300,7 @@ class _Reader:
         if old is None and (len(hunks) > 1 or any(hunk.before or hunk.old_start for hunk in hunks)):
             raise self._refuse("a new file with old contents")
         if new is None and any(hunk.after for hunk in hunks):
-            raise self._refuse("a deleted file that keeps contents")
+            raise self._refuse("a deleted file with remaining contents")
         return FileDiff(old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1)
 
     def _kinds(self, first: bytes, second: bytes, seen: dict[bytes, bytes]) -> tuple[list[bytes], int | None]:
@@ -305,11 +317,11 @@ class _Reader:
         ):
             raise self._refuse("contradicting mode lines")
         if (b"--- " in seen) != (b"+++ " in seen):
-            raise self._refuse("half a pair of file names")
+            raise self._refuse("only one of the lines --- and +++")
         if b"rename from " in seen and (
             seen[b"rename from "] != first or seen[b"rename to "] != second or first == second
         ):
-            raise self._refuse("names that disagree")
+            raise self._refuse("file names that contradict each other")
         mode = None
         for key in (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode "):
             if key in seen:
@@ -328,9 +340,9 @@ class _Reader:
                 given = seen[key]
                 if name is None:
                     if given != b"/dev/null":
-                        raise self._refuse("names that disagree")
+                        raise self._refuse("file names that contradict each other")
                 elif given.partition(b"/")[2] != name or given.startswith((b"/", b'"')) or not _NAME.match(given):
-                    raise self._refuse("names that disagree")
+                    raise self._refuse("file names that contradict each other")
 
     def _hunks(self) -> tuple[Hunk, ...]:
         hunks = []
@@ -352,11 +364,11 @@ class _Reader:
         at = start + 1
         old_left, new_left = old_count, new_count
         marked = {b"-": False, b"+": False}
-        # This loop handles every line of every patch, and is a large part of the time of a verification.
+        # Keep this loop fast: it handles every line of every patch, and takes a large part of the time of `verify`.
         while old_left > 0 or new_left > 0:
             if at >= end:
                 self.at = at
-                raise self._refuse("a hunk cut short")
+                raise self._refuse("a truncated hunk")
             line = lines[at]
             sign = line[:1]
             if sign == b" " or not sign:
@@ -384,7 +396,7 @@ class _Reader:
             at += 1
         self.at = at
         if old_left or new_left or not changed:
-            raise self._refuse("hunk counts that disagree with its lines")
+            raise self._refuse("hunk counts that do not match the lines")
         if lines[at].startswith(b"\\"):
             if at >= end or not lines[at].startswith(b"\\ ") or len(lines[at]) < 12:
                 raise self._refuse("an unusual end of hunk")
@@ -411,4 +423,4 @@ class _Reader:
         if (sign == b"-" and before_done) or (sign == b"+" and after_done):
             marked[sign] = True
         else:
-            raise self._refuse("no newline in an unusual place")
+            raise self._refuse("a missing newline in an unusual place")

@@ -1,7 +1,8 @@
-"""Limit the work for one patch. Patches above the limit are applied by git, which is faster.
+"""Limit the work for one patch.
 
-A hostile patch of a few kilobytes can make a search quadratic. So the work is counted, in nanoseconds of a slow
-machine. The time is not measured, so that the result for a patch is always the same.
+Patches above the limit are applied by git, which is faster. A hostile patch of a few kilobytes can make a search
+quadratic. So the work is counted, in nanoseconds of a slow machine. The time is not measured, so that the result for a
+patch is always the same.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ MOST_LINES = 100_000
 """The maximum number of lines of a patch that this package reads itself."""
 MOST_HUNKS = 10_000
 MOST_FILES = 5_000
-"""A patch with this number of hunks or files, or more, is applied but not analysed."""
+"""A patch with at least this many hunks or files is applied but not analysed."""
 
 
 A_FILE_LINE, A_PATCH_LINE = 30, 100
-"""The allowed work in nanoseconds for each line of the changed files and of the patch. git must read the files too."""
+"""The allowed work in nanoseconds for each line of the changed files, which git must read too, and of the patch."""
 SPARE = 60_000_000
 """The additional work that is allowed for a patch, or for a whole series, in nanoseconds."""
 
@@ -28,15 +29,15 @@ class TooCostly(Unsupported):
 
 
 def too_large(data: bytes) -> bool:
-    """Return whether a patch is too large to read here."""
+    """Return whether a patch is too large for this package to read."""
     return len(data) > LARGEST or (len(data) > MOST_LINES and data.count(b"\n") > MOST_LINES)
 
 
 def bulky(data: bytes) -> bool:
     """Return whether a patch is too large to analyse.
 
-    Such a patch is applied by git alone. Lint's rules, the comparison with GNU patch, and the analysis of `canary` skip
-    it.
+    Such a patch is applied by git alone. The rules of lint, the comparison with GNU patch, and the analysis of `canary`
+    skip it.
     """
     return too_large(data) or data.count(b"\ndiff --git ") >= MOST_FILES or data.count(b"\n@@ ") >= MOST_HUNKS
 
@@ -50,15 +51,20 @@ class Effort:
         self.left = nanoseconds
 
     def spend(self, nanoseconds: int) -> None:
-        """Count work before it is done. Raises `TooCostly` if the work exceeds the remaining limit."""
+        """Count work before it is done.
+
+        Raises `TooCostly` if the work exceeds the remaining limit.
+        """
         self.left -= nanoseconds
         if self.left < 0:
-            raise TooCostly("its hunks are too costly to place here", 1)
+            raise TooCostly("hunks that are too costly to place", 1)
 
 
 class Pool:
-    """Additional work that several patches share, in nanoseconds. A hostile series has many patches, so a limit for
-    each of them alone is not enough."""
+    """Additional work that several patches share, in nanoseconds.
+
+    A hostile series has many patches, so a limit for each patch alone is not enough.
+    """
 
     __slots__ = ("left",)
 
@@ -67,7 +73,7 @@ class Pool:
 
 
 class PooledEffort(Effort):
-    """An effort that continues with the work of a pool."""
+    """An effort that uses the work of a pool after its own work is used up."""
 
     __slots__ = ("_pool",)
 
@@ -81,7 +87,7 @@ class PooledEffort(Effort):
             self._pool.left += self.left
             self.left = 0
             if self._pool.left < 0:
-                raise TooCostly("its hunks are too costly to place here", 1)
+                raise TooCostly("hunks that are too costly to place", 1)
 
 
 def unbounded() -> Effort:

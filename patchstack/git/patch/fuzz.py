@@ -1,6 +1,6 @@
-"""Place hunks with fuzz: some lines of their context may differ, as in GNU patch and quilt.
+"""Place hunks with fuzz: some context lines may be different, as in GNU patch and quilt.
 
-`git apply` has no fuzz. The places are the same as those of GNU patch 2.7 (`locate_hunk` in patch.c). A place may be
+`git apply` has no fuzz. Hunks go to the same places as in GNU patch 2.7 (`locate_hunk` in patch.c). A place may be
 wrong, so a person must review the result.
 """
 
@@ -17,8 +17,11 @@ _LINES = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a hunk. `line` is a 1-based line of the file before the patch. `fuzz` is the number of context lines
-    that were ignored at each end."""
+    """The place of a hunk.
+
+    `line` is a 1-based line of the file before the patch. `fuzz` is the number of context lines that were ignored at
+    each end.
+    """
 
     line: int
     fuzz: int
@@ -33,7 +36,10 @@ class Placed:
 
 
 class Tries:
-    """The remaining number of comparisons. A hunk that needs more comparisons counts as not fitting."""
+    """The remaining number of comparisons.
+
+    A hunk that needs more comparisons is treated as a hunk that fits nowhere.
+    """
 
     __slots__ = ("left",)
 
@@ -94,12 +100,12 @@ class _Parts:
         self.context = max(self.leading, self.trailing)
         old = [_whole(line.text, ends=line.ends) for line in hunk.lines if line.sign != b"+"]
         self.old = old if key is None else [key(line) for line in old]
-        # A hunk without old lines names the line before it.
+        # The header of a hunk without old lines contains the number of the line before the hunk.
         self.first = hunk.old_start + (not old)
 
 
 def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift: int, tries: Tries) -> int | None:
-    """Return the 1-based line at which the old lines of a hunk fit. Return None if they fit nowhere."""
+    """Return the 1-based line at which the old lines of a hunk fit, or None if they fit nowhere."""
     old = parts.old
     guess = parts.first + shift
     if not old:

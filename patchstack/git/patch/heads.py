@@ -21,8 +21,11 @@ _DIFF = re.compile(rb"^(?:diff |--- |\+\+\+ |@@ -|Index: |From )", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The contents of a header. `subject` is the title. `author` has the form `Name <address>`. `date` has a form that
-    git reads. A field is empty if the header lacks it. `body` is the rest of the text."""
+    """The contents of a header.
+
+    `subject` is the title. `author` has the form `Name <address>`. `date` has a form that git reads. A field is empty
+    if the header lacks it. `body` is the rest of the text.
+    """
 
     subject: bytes
     author: bytes
@@ -31,7 +34,10 @@ class Head:
 
 
 def head_text(data: bytes) -> bytes:
-    """Return the text of a patch before its first diff. Return the complete text if it has no diff."""
+    """Return the text of a patch before its first diff.
+
+    Return the complete text if it has no diff.
+    """
     files = read_text(data).files
     if not files:
         return data
@@ -42,7 +48,10 @@ def head_text(data: bytes) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Read the header of a patch that is not a mail. Does not raise: text of an unknown form becomes the body."""
+    """Read the header of a patch that is not a mail.
+
+    Does not raise: text of an unknown form becomes the body.
+    """
     text = head_text(data).replace(b"\r\n", b"\n")
     if text.startswith(b"# HG changeset patch\n"):
         return _mercurial(text)
@@ -64,7 +73,10 @@ def read_head(data: bytes) -> Head:
 
 
 def _harmless(body: bytes) -> bytes:
-    """Return the message. Lines are indented if git apply would otherwise read them as a diff."""
+    """Return the message in a form that `git apply` does not read as a diff.
+
+    If necessary, all lines are indented.
+    """
     if _DIFF.search(body) is None:
         return body
     return b"\n".join(b"    " + line if line else line for line in body.split(b"\n"))

@@ -1,5 +1,7 @@
-"""Apply the hunks of one file diff at the place that `git apply` chooses: with exact context, at any offset, without
-fuzz."""
+"""Apply the hunks of one file diff at the places that `git apply` chooses.
+
+The context must match exactly, without fuzz. Any offset is allowed.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,14 @@ _WIDEST = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """A hunk that fits nowhere. `number` counts from 1. `at` is the 1-based line of the file at which the hunk should
-    fit. `expected` and `found` are the first line that differs there. `found` is None if the file ends before this
-    line. `offset` is the index of `expected` among the old lines of the hunk."""
+    """A hunk that fits nowhere.
+
+    `number` counts from 1. `at` is the 1-based line number of the first difference in the file, at the best place for
+    the hunk. There, the hunk expects the line `expected`, and the file has the line `found`. `found` is None if the
+    file ends before this line. The two lines are equal if the hunk matches the best place but may not go there.
+    `offset` is the index of `expected` among the old lines of the hunk. `already` is true if the file already has the
+    hunk's new lines.
+    """
 
     number: int
     hunk: Hunk
@@ -36,8 +43,10 @@ class Misfit:
     already: bool
 
     def line(self, data: bytes) -> int:
-        """Return the 1-based line of the patch file `data` that does not fit. Return the line of the hunk's header if
-        the file already has the hunk's new lines."""
+        """Return the 1-based line of the patch file `data` that does not fit.
+
+        Return the line of the hunk's header if the file already has the hunk's new lines.
+        """
         from patchstack.git.patch.text import old_line
 
         return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)
@@ -72,11 +81,11 @@ def apply_hunks(
 ) -> list[bytes] | Misfit:
     """Return the new lines of a file, or the first hunk that fits nowhere.
 
-    Lines are those of `split(b"\\n")`. The last line is the text after the last newline, and is empty for a file that
-    ends with a newline. The rules are those of `git apply`, with `--unidiff-zero` off and no whitespace fixing. A hunk
-    that starts at line 0 or 1 must match the beginning of the file. A hunk without trailing context must match the end.
-    Any other hunk goes to the exact match nearest to its line. If two matches are equally near, it goes to the later
-    one. No hunk may touch lines that an earlier hunk placed.
+    `content` is the result of `split(b"\\n")`. Its last item is the text after the last newline, which is empty for a
+    file that ends with a newline. The rules are the same as in `git apply` without `--unidiff-zero` and without
+    whitespace fixing. A hunk that starts at line 0 or 1 must match the beginning of the file. A hunk without trailing
+    context must match the end. Any other hunk goes to the exact match nearest to its line. If two matches are equally
+    near, it goes to the later one. No hunk may touch lines that an earlier hunk placed.
 
     Raises `Unsupported` for an insertion without context after a last line that has no newline, because git joins the
     two lines. Raises `TooCostly` if placing the hunks exceeds the effort. The explanation of a misfit uses only the
@@ -91,21 +100,26 @@ def apply_hunks(
 
 
 def misfit_alone(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit | None:
-    """Return why one hunk alone fits nowhere in a file. Return None if it fits. The file is not changed.
+    """Return why one hunk alone fits nowhere in a file, or None if it fits.
 
-    Raises the same errors as `apply_hunks`.
+    The file is not changed. Raises the same errors as `apply_hunks`.
     """
     return None if fits_alone(lines, hunk, effort) else _misfit(lines, number, hunk, effort)
 
 
 def fits_alone(lines: list[bytes], hunk: Hunk, effort: Effort) -> bool:
-    """Return whether one hunk alone fits in a file. Raises the same errors as `apply_hunks`."""
+    """Return whether one hunk alone fits in a file.
+
+    Raises the same errors as `apply_hunks`.
+    """
     return _position(lines, hunk, _Placed(), effort) is not None
 
 
 def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None) -> list[int]:
-    """Apply hunks to `lines` in place, by the rules of `apply_hunks`. Stop at the first hunk that fits nowhere. Return
-    the line index of each applied hunk."""
+    """Apply hunks to `lines` in place, by the rules of `apply_hunks`.
+
+    Stop at the first hunk that fits nowhere. Return the line index of each applied hunk.
+    """
     effort = effort or unbounded()
     placed = _Placed()
     places: list[int] = []
@@ -122,15 +136,19 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
 
 
 def effort_for(lines: Sequence[bytes], hunks: Sequence[Hunk], pool: Pool) -> Effort:
-    """Return the effort limit for placing hunks in a file. The limit grows with the sizes of the file and its hunks.
-    Work beyond the limit comes from the pool."""
+    """Return the effort limit for placing hunks in a file.
+
+    The limit grows with the sizes of the file and its hunks. Work beyond the limit comes from the pool.
+    """
     changed = sum(len(hunk.before) + len(hunk.after) for hunk in hunks)
     return PooledEffort(A_FILE_LINE * len(lines) + A_PATCH_LINE * changed, pool)
 
 
 class _Placed:
-    """The lines that earlier hunks placed, as sorted ranges that do not overlap. Adjacent ranges are joined, so that a
-    search passes many hunks at one place in one step."""
+    """The lines that earlier hunks placed, as sorted ranges that do not overlap.
+
+    Adjacent ranges are joined, so that a search can pass many adjacent hunks in one step.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -142,8 +160,10 @@ class _Placed:
         return next_one < len(self._starts) and self._starts[next_one] < at + count
 
     def free_below(self, at: int, count: int) -> int:
-        """Return the first place, at or after `at`, with `count` free lines. A line is free if no earlier hunk placed
-        it."""
+        """Return the first place, at or after `at`, with `count` free lines.
+
+        A line is free if no earlier hunk placed it.
+        """
         next_one = bisect_right(self._ends, at)
         while next_one < len(self._starts) and self._starts[next_one] < at + count:
             at = self._ends[next_one]
@@ -151,8 +171,10 @@ class _Placed:
         return at
 
     def free_above(self, at: int, count: int) -> int:
-        """Return the last place, at or before `at`, with `count` free lines. The result is negative if no such place
-        exists."""
+        """Return the last place, at or before `at`, with `count` free lines.
+
+        The result is negative if no such place exists.
+        """
         last = bisect_left(self._starts, at + count) - 1
         while last >= 0 and self._ends[last] > at:
             at = self._starts[last] - count
@@ -229,7 +251,10 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
 
 
 def _rings(most: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of distances up to `most`. Each is twice as wide as the range before it, up to a limit."""
+    """Yield ranges of distances up to `most`.
+
+    Each range is twice as wide as the range before it, up to a limit.
+    """
     near, wide = _NEAR, _NEAR
     while near <= most:
         yield near, near + wide
@@ -239,8 +264,10 @@ def _rings(most: int) -> Iterator[tuple[int, int]]:
 def _below(
     lines: list[bytes], line: bytes, lead: int, at: int, end: int, placed: _Placed, count: int, effort: Effort
 ) -> Iterator[int]:
-    """Yield places in ascending order, from `at` up to but not including `end`. Each place has `count` free lines, and
-    `line` at index `lead`."""
+    """Yield places in ascending order, from `at` up to, but not including, `end`.
+
+    Each place has `count` free lines, and `line` at index `lead`.
+    """
     while (at := placed.free_below(at, count)) < end:
         try:
             found = lines.index(line, at + lead, end + lead) - lead
@@ -278,8 +305,10 @@ def _above(
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
-    """Return whether each of `count` lines ends with a newline. All do if another item of `lines` follows the last
-    one."""
+    """Return whether each of the `count` lines from `at` ends with a newline.
+
+    This is the case if another item of `lines` follows them.
+    """
     return at + count < len(lines)
 
 
@@ -295,8 +324,8 @@ def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
 def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit:
     """Return the first difference between a hunk that fits nowhere and the best place for it.
 
-    The best place has most of the hunk's lines. If several places do, it is the one nearest to the line in the hunk's
-    header. If the effort is used up, only the places found so far count.
+    The best place has most of the hunk's lines. If several places are equally good, it is the nearest one to the line
+    in the hunk's header. If the effort is used up, only the places found so far count.
     """
     before, total = hunk.before, _line_count(lines)
     wanted = min(max(hunk.new_start - 1, 0), total)
@@ -328,7 +357,10 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misf
 
 
 def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict[int, int], effort: Effort) -> None:
-    """Count how many of the hunk's lines exist at each place. Frequent lines are ignored."""
+    """Count how many of the hunk's lines exist at each place.
+
+    Frequent lines are ignored.
+    """
     where: dict[bytes, list[int]] = {line: [] for line in before}
     effort.spend(_SCANNED * len(body))
     found_places = [(at, line) for at, line in enumerate(body) if line in where]
@@ -344,7 +376,7 @@ def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict
 
 
 def _holds(body: list[bytes], after: list[bytes], effort: Effort) -> bool:
-    """Return whether the lines occur anywhere in a file."""
+    """Return whether a file contains the lines `after` as one block."""
     if not after:
         return False
     longest = max(after, key=len)

@@ -1,4 +1,7 @@
-"""Read the mail header of a patch file, which is the text that `git format-patch` writes before the diff."""
+"""Read the mail header of a patch file.
+
+The mail header is the text that `git format-patch` writes before the diff.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,21 @@ _PATCH_TAG = re.compile(r"\s*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMail:
-    """The header of a patch file. `commit` is the id in its `From` line. It is None if the id is missing or consists of
-    zeros. `subject` is the subject of the commit without `[PATCH n/m]`. It is empty if the file has no mail header."""
+    """The header of a patch file.
+
+    `commit` is the id in the `From` line. It is None if the id is missing or consists of zeros. `subject` is the
+    subject of the commit without `[PATCH n/m]`. It is empty if the file has no mail header.
+    """
 
     commit: str | None
     subject: str
 
 
 def read_mail(data: bytes) -> PatchMail:
-    """Read the header of a patch file. Does not raise: the subject of a file without a header is empty."""
+    """Read the header of a patch file.
+
+    Does not raise: the subject of a file without a header is empty.
+    """
     head = data[: 64 * 1024]
     commit = None
     found = _FROM_LINE.match(head)
@@ -49,7 +58,10 @@ def read_mail(data: bytes) -> PatchMail:
 
 
 def _decoded(subject: bytes) -> str:
-    """Return the text of a header. RFC 2047 words are decoded. Other text is read as UTF-8."""
+    """Return the text of a header.
+
+    RFC 2047 words are decoded. Other text is read as UTF-8.
+    """
     if b"=?" not in subject:
         return subject.decode("utf-8", "replace")
     from email.errors import HeaderParseError

@@ -1,8 +1,8 @@
 """Read a patch file as text.
 
-The result contains its message and its diffs, with line numbers. This reader does not decide whether a patch applies,
-because `git.apply` does. It reads everything that `git apply` accepts, including binary diffs and quoted names, so that
-lint rules see every applied line.
+The result contains the message and the diffs of the file, with line numbers. This reader does not decide whether a
+patch applies, because `git.apply` does. It reads everything that `git apply` accepts, including binary diffs and quoted
+names, so that lint rules see every applied line.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 
 class Line(NamedTuple):
-    """A line of a hunk. `number` is its line number in the patch file. `sign` is `+`, `-` or a blank. `text` does not
-    include the newline. `ends` tells whether the line ends with a newline."""
+    """A line of a hunk.
+
+    `number` is its line number in the patch file. `sign` is `+`, `-` or a blank. `text` does not include the newline.
+    `ends` is true if the line ends with a newline.
+    """
 
     number: int
     sign: bytes
@@ -33,8 +36,11 @@ class TextLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedHunk:
-    """A hunk. `number` is the line of its header, and `end` is the line after its last line. `header` is the header's
-    text, and `lines` are the lines of the hunk."""
+    """A hunk.
+
+    `number` is the line number of its header, and `end` is the line number after its last line. `header` is the text of
+    the header, and `lines` are the lines of the hunk.
+    """
 
     number: int
     end: int
@@ -59,9 +65,12 @@ class PatchedHunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedFile:
-    """The diff of one file. It begins at line `number` and ends before line `end`. `old` is None for a creation, and
-    `new` is None for a deletion. `binary` is the text of a binary diff. `modes` are the mode lines. `copied` is true
-    for a copy and false for a rename."""
+    """The diff of one file.
+
+    The diff begins at line `number` and ends before line `end`. `old` is None for a creation, and `new` is None for a
+    deletion. `binary` is the text of a binary diff. `modes` are the mode lines. `copied` is true for a copy and false
+    for a rename.
+    """
 
     number: int
     end: int
@@ -91,8 +100,12 @@ class PatchedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchText:
-    """A parsed patch file. `subject` is the header as written, unfolded. `subject_line` is its line, or 1 if the file
-    has no subject. `message` is the body up to the `---` that git wrote. `outside` are all lines outside of hunks."""
+    """A parsed patch file.
+
+    `subject` is the subject header, unfolded but not decoded. `subject_line` is the line number of this header, or 1 if
+    the file has no subject. `message` is the body up to the `---` that git wrote. `outside` contains all lines outside
+    of hunks.
+    """
 
     subject: bytes
     subject_line: int
@@ -158,8 +171,10 @@ _BARE = re.compile(rb"@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@")
 
 
 def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
-    """Return the path and header of up to `most` hunks that insert without context. The rest of the file is not
-    read."""
+    """Return the path and header of up to `most` hunks that insert lines without context.
+
+    The rest of the file is not read.
+    """
     found: list[tuple[bytes, bytes]] = []
     at = data.find(_NO_LINES)
     for _ in range(_MOST_LOOKED_AT):
@@ -174,14 +189,16 @@ def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
 
 
 def unparsed_diff(data: bytes) -> bytes:
-    """Return the unparsed diffs of a patch file, up to the mail signature. Return the complete file if it has no
-    diff."""
+    """Return the diffs of a patch file as unparsed text, up to the mail signature.
+
+    Return the complete file if it has no diff.
+    """
     start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1
     return data[start:].partition(b"\n-- \n")[0]
 
 
 def starts_diff(lines: list[bytes], at: int) -> bool:
-    """Return whether a diff in the form that git writes begins at a line."""
+    """Return whether a line begins a diff in the form that git writes."""
     return (
         lines[at].startswith(b"diff --git ")
         and at + 1 < len(lines)
@@ -190,8 +207,10 @@ def starts_diff(lines: list[bytes], at: int) -> bool:
 
 
 def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
-    """Return the subject, its line, and the index of the first line of the body. This index is 0 for a file without a
-    mail header."""
+    """Return the subject, its line, and the index of the first line of the body.
+
+    This index is 0 for a file without a mail header.
+    """
     if not lines or not _MAIL.match(lines[0]) or lines[0].startswith(b"Index: "):
         return b"", 1, 0
     subject, number = b"", 1
@@ -333,7 +352,10 @@ class _Reader:
 
 
 def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the two names of a `diff --git` line. The names must be equal if no other line has them."""
+    """Return the two names of a `diff --git` line.
+
+    The names are assumed to be equal. If they are not, later header lines contain both names.
+    """
     text = text.rstrip(b"\r")
     quoted = _QUOTED.match(text)
     if quoted:
@@ -344,7 +366,10 @@ def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _stripped(name: bytes) -> bytes | None:
-    """Return the name of a `---` or `+++` line without its first component. Return None for `/dev/null`."""
+    """Return the name of a `---` or `+++` line without its first component.
+
+    Return None for `/dev/null`.
+    """
     name = _unquoted(name.split(b"\t")[0].rstrip(b"\r"))
     return None if name == b"/dev/null" else name.partition(b"/")[2] or name
 

@@ -1,6 +1,6 @@
 """Read the mail of a patch: its author, its date, and the trailers of its message.
 
-Trailers are found by git's rules (trailer.c of git 2.39, `git interpret-trailers --parse`), without configuration.
+Trailers are recognized by git's rules (trailer.c of git 2.39, `git interpret-trailers --parse`), without configuration.
 """
 
 from __future__ import annotations
@@ -63,8 +63,11 @@ class Trailer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The mail of a patch. `author` and `date` are the decoded headers. They are None if they are missing. `body` is
-    the text below the subject, up to git's `---` line."""
+    """The mail of a patch.
+
+    `author` and `date` are the decoded headers, or None if they are missing. `body` is the text below the subject, up
+    to git's `---` line.
+    """
 
     author: str | None
     date: str | None
@@ -76,13 +79,18 @@ class Message:
         return parse_trailers(f"{self.subject}\n\n{self.body}")
 
     def metadata(self) -> dict[str, tuple[str, ...]]:
-        """Return the values of the trailers that patchstack knows, by name (see `metadata_of`)."""
+        """Return the values of the trailers that patchstack knows, by name.
+
+        `metadata_of` describes the names.
+        """
         return metadata_of(self.trailers)
 
 
 def read_message(data: bytes) -> Message:
-    """Read the text before the diff of a patch file. Does not raise: the message of a file without a mail header is
-    empty."""
+    """Read the text before the diff of a patch file.
+
+    Does not raise: the message of a file without a mail header is empty.
+    """
     first = _FIRST_DIFF.search(data)
     mail = data[: first.start()] if first else data
     if mail.startswith(b"From "):
@@ -107,7 +115,11 @@ def read_message(data: bytes) -> Message:
 
 
 def _parsed(mail: bytes) -> Mail:
-    """Return the parsed mail. The body of a long mail is not read line by line: `email` takes 100 bytes for each."""
+    """Return the parsed mail.
+
+    Only the header of a long mail is parsed, because `email` reads a body line by line and needs 100 bytes for each
+    line.
+    """
     from email.parser import BytesParser
     from email.policy import compat32
 
@@ -125,7 +137,10 @@ def _parsed(mail: bytes) -> Mail:
 
 
 def _header(value: str | None) -> str | None:
-    """Return a header as text. RFC 2047 words are decoded, folded lines are joined, and raw bytes are read as UTF-8."""
+    """Return a header as text.
+
+    RFC 2047 words are decoded, folded lines are joined, and raw bytes are read as UTF-8.
+    """
     if value is None:
         return None
     from email.errors import HeaderParseError
@@ -145,8 +160,11 @@ def _decoded(body: bytes, charset: str | None) -> str:
 
 
 def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
-    """Return the values of the trailers that patchstack knows, by name. `gates` are the values of Gate and Gates, and
-    `new_gates` those of New-Gate. The values of both, and of `scope`, are split at blanks and commas."""
+    """Return the values of the trailers that patchstack knows, by name.
+
+    `gates` are the values of Gate and Gates, and `new_gates` are the values of New-Gate. The values of `gates`,
+    `new_gates` and `scope` are split at blanks and commas.
+    """
     found: dict[str, list[str]] = {}
     for trailer in trailers:
         name = _KNOWN.get(trailer.key.lower())
@@ -160,7 +178,7 @@ def parse_trailers(message: str) -> tuple[Trailer, ...]:
     """Return the trailers of a commit message, as `git interpret-trailers --parse` prints them.
 
     Trailers are in the last paragraph, which must not be the first one. All lines of the paragraph must be trailers. A
-    quarter of the lines is enough if one of the trailers is from git itself (a sign-off, a cherry-pick note). A line
+    quarter of the lines is enough if one of the trailers is from git itself: a sign-off or a cherry-pick note. A line
     that begins with a blank continues the trailer above it.
     """
     lines = message.split("\n")
@@ -187,7 +205,7 @@ def _unfolded(value: str) -> str:
 
 
 def _start(lines: Sequence[str]) -> int:
-    """Return the index of the first trailer line. Return the number of lines if there are no trailers."""
+    """Return the index of the first trailer line, or the number of lines if there are no trailers."""
     title = next((i for i, line in enumerate(lines) if not line.startswith("#") and _is_blank(line)), len(lines))
     trailers = others = continuations = 0
     own = False

@@ -141,7 +141,8 @@ def test_a_report_varies_every_result_that_has_the_input(run_cli: RunCli, model:
 def test_a_range_of_no_input_names_the_inputs(run_cli: RunCli, model: str) -> None:
     ran = run_cli("cost", "memory", model, "--vary", "bandwidth=1..2")
     assert ran.code == 2
-    assert "hint: INPUT=LOW..HIGH with an input of context, slots" in ran.stderr
+    assert "hint: write INPUT=LOW..HIGH, for example context=" in ran.stderr
+    assert "; the inputs are context, slots" in ran.stderr
     ran = run_cli("cost", "prefill", model, "--machine", "gb10", "--vary", "prompt=1..2")
     assert ran.code == 3
     assert "the machine file has no peak for fp16, fp32, int8" in ran.stderr

@@ -73,7 +73,7 @@ def test_counts_become_shares_that_sum_to_the_experts_used(tmp_path: Path, model
     ("counts", "tensor", "kind", "says"),
     [
         ([1.0] * 256, "blk.0.ffn_gate_exps.weight", "model", "is not an imatrix"),
-        ([1.0] * 8, "blk.0.ffn_gate_exps.weight", "imatrix", "has 8 experts, model.gguf has 256"),
+        ([1.0] * 8, "blk.0.ffn_gate_exps.weight", "imatrix", "has 8 experts, but model.gguf has 256"),
         ([1.0] * 256, "blk.77.ffn_gate_exps.weight", "imatrix", "is for a tensor that model.gguf does not have"),
         ([0.0] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has invalid counts"),
         ([float("nan")] * 256, "blk.0.ffn_gate_exps.weight", "imatrix", "has invalid counts"),

@@ -138,7 +138,7 @@ def test_a_range_that_is_none_is_refused(work: Workload, text: str) -> None:
 def test_a_range_of_an_unknown_input_names_those_that_exist(work: Workload) -> None:
     with pytest.raises(UsageError) as caught:
         vary([memory_of(work)], "bandwidth=200..300")
-    assert caught.value.hint == "INPUT=LOW..HIGH with an input of context, slots; for example context=256..65536"
+    assert caught.value.hint == "write INPUT=LOW..HIGH, for example context=256..65536; the inputs are context, slots"
 
 
 @pytest.mark.parametrize("make", [memory_of, lambda work: prompt_of(work, PEAKS)])

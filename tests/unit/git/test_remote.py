@@ -334,7 +334,7 @@ def test_what_only_a_url_has_to_say(fork: Fork, places: Places) -> None:
         for remote in [Remote.at(where, cache(places, offline=offline))]
     }
     assert told == {
-        (url, False): ("", "check the network, and run it again: fetched objects are kept"),
+        (url, False): ("", "check the network, and run the command again: fetched objects are kept"),
         (url, True): (" as last fetched", None),
         (path, False): ("", None),
         (path, True): ("", None),

@@ -21,7 +21,7 @@ BEFORE = said("be brief", "one", "1", "two")
     ("now", "index", "role", "change"),
     [
         (said("be brief", "one!", "1", "two", "2", "three"), 1, "user", "was extended"),
-        (said("be brief", "on", "1", "two", "2", "three"), 1, "user", "was cut"),
+        (said("be brief", "on", "1", "two", "2", "three"), 1, "user", "was truncated"),
         (said("be long", "one", "1", "two", "2", "three"), 0, "system", "was rewritten"),
         (said("be brief", "one", "1 ", "two", "2", "three"), 2, "assistant", "was extended"),
         (said("be  brief", "one", "1", "two"), 0, "system", "has different whitespace"),

@@ -39,7 +39,7 @@ def test_a_servers_log_gives_steps_with_times_and_says_what_it_lacks(tmp_path: P
     assert first.ended is not None
     assert second.started is not None
     assert second.started - first.ended == pytest.approx(1.4001)
-    assert log.gaps == ("1 restarts of the server", "1 requests without an end")
+    assert log.gaps == ("server restarts: 1", "requests without an end: 1")
 
 
 def test_a_log_without_prompts_gives_them_from_what_the_slot_holds_at_the_end(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_log_without_prompts_gives_them_from_what_the_slot_holds_at_the_end(tm
     path.write_text("".join(line + "\n" for line in SERVER.splitlines() if "update_slots" not in line))
     log = read_log(path)
     assert [(one.total, one.cached) for one in log.records] == [(391, 0)]
-    assert "1 requests without the number of reused tokens (start the server with -lv 4)" in log.gaps
+    assert "requests without the number of reused tokens: 1 (start the server with -lv 4)" in log.gaps
 
 
 def test_json_lines_give_requests_answers_and_both(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_lines_that_cannot_be_read_are_gaps(tmp_path: Path, line: str) -> None:
     path.write_text('{"timings": {"cache_n": 3, "prompt_n": 7}}\n' + line + "\n")
     log = read_log(path)
     assert len(log.records) == 1
-    assert log.gaps[0].startswith("1 lines could not be read, the first is log.jsonl:2: ")
+    assert log.gaps[0].startswith("unreadable lines: 1, the first is log.jsonl:2: ")
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "{}\n"])

@@ -57,7 +57,7 @@ def test_white_space_alone_is_told(verify: object) -> None:
     assert callable(verify)
     ran = verify(hunk(8, CHANGE.replace("line 10", "line\t10").replace("line 12", "line  12")))
     assert (
-        "; it differs from the file in white space only: was one re-indented, or were tabs changed to blanks?\n"
+        "; it differs from the file in whitespace only: was one of them re-indented, or tabs replaced by spaces?\n"
         in ran.stdout
     )
 

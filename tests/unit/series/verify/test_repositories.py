@@ -127,7 +127,7 @@ def test_a_sha256_repository_is_refused_in_clear_words(fork: Fork, run_cli: RunC
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == (
         f"error: {other} is a sha256 repository\n\n"
-        "hint: patchstack reads SHA-1 repositories only, as its pins and trees are SHA-1 ids\n"
+        "hint: patchstack reads only SHA-1 repositories, because its pins and trees are SHA-1 ids\n"
     )
 
 
@@ -295,4 +295,4 @@ def test_an_abbreviated_pin_with_a_url_asks_for_all_of_it(fork: Fork, run_cli: R
     url = f"file://{fork.upstream.path}"
     ran = run_cli("verify", "--patches", fork.series, "--upstream", url, "--pin", fork.pin[:12], "--apply-only")
     assert (ran.code, ran.stdout) == (3, "")
-    assert "hint: give the full commit id when the upstream is a URL" in ran.stderr
+    assert "hint: give the full commit id if the upstream is a URL" in ran.stderr
