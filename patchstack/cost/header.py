@@ -349,7 +349,7 @@ class _Reader:
         names.add(name)
         dimensions = self.u32()
         if not 1 <= dimensions <= 4:
-            raise self.broken(f"the tensor {name!r} has {dimensions} dimensions")
+            raise self.broken(f"the tensor {name!r} has {dimensions} dimensions, not 1 to 4")
         shape = tuple(self.u64() for _ in range(dimensions))
         elements = 1
         for one in shape:
@@ -368,7 +368,7 @@ class _Reader:
         return name, shape, kind, self.u64()
 
 
-_LIMIT = 1 << 20  # the maximum number of elements
+_LIMIT = 1 << 20  # maximum number of elements of a tensor whose values are read
 
 
 def read_values(tensor: Tensor) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """Compute how the number of processed tokens grows with the steps of an agent.
 
-Also compute this number for prompts that only grow, and for prompts that end with images.
+Also compute the number of processed tokens for prompts that only grow, and for prompts that end with images.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 
 
 def old_names(data: bytes) -> Iterator[bytes]:
-    """Yield the names of the files whose contents a patch in git's form changes.
+    """Yield the names of files with changed contents, from a patch in git's form.
 
     This is a quick search: a removed line may be mistaken for a name, and unusual names are skipped.
     """
