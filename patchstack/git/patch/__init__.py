@@ -1,4 +1,1 @@
-"""Read the text of patches: mail, trailers, diffs, hunks and anchored patches.
-
-No other package reads the text of patches.
-"""
+"""Read the text of patches: mail, trailers, diffs, hunks and anchored patches. No other package does so."""
