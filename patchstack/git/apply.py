@@ -147,7 +147,10 @@ class Applier:
             return self._hand_over(data, str(unsupported), costly=isinstance(unsupported, TooCostly))
 
     def leave_to_git(self, data: bytes) -> Outcome:
-        """Apply one patch file with git, for a caller that knows that it is too costly to apply here."""
+        """Apply one patch file with git.
+
+        The caller already knows that the patch is too costly for this module.
+        """
         return self._hand_over(data, "too costly to apply here", costly=True)
 
     def _apply_here(self, diffs: tuple[FileDiff, ...], data: bytes) -> Outcome:
