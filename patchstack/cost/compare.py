@@ -164,7 +164,7 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
             measured=seconds,
             floor=None,
             verdict=Verdict.INVALID,
-            assumption=f"the peak of {', '.join(lacking)} is not known",
+            assumption=f"the peak of {', '.join(lacking)} is unknown",
         )
     operations = sequences * sum(part for part in compute if part is not None)
     if operations > read / bandwidth:
@@ -177,7 +177,7 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
             floor=operations,
             verdict=Verdict.INVALID if invalid else Verdict.PASS,
             assumption="the peaks of the machine" if invalid else "",
-            bound=f"at least {operations / seconds:.2f} times the peaks given" if invalid else "",
+            bound=f"at least {operations / seconds:.2f} times the given peaks" if invalid else "",
         )
     return over_floor(work, row.source, what, row.streams, seconds, read, bandwidth, work.options.ubatch)
 

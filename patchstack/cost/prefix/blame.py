@@ -58,7 +58,7 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
     if fewer > 0:
         return "lost its image" if len(one.images) == 1 else f"lost {fewer} images"
     if one.role != other.role:
-        return f"is now of {other.role}"
+        return f"now has the role {other.role}"
     if fewer < 0:
         return "has an additional image"
     if one.text == other.text:

@@ -39,7 +39,7 @@ def test_decode_is_held_against_the_mean_of_its_steps(tmp_path: Path) -> None:
     assert decode.floor == pytest.approx((first + last) / 2)
     assert decode.verdict is Verdict.PASS
     assert prefill.floor is None
-    assert prefill.assumption == "the peak of fp16, int8 is not known"
+    assert prefill.assumption == "the peak of fp16, int8 is unknown"
 
 
 def test_a_run_faster_than_its_floor_is_invalid_and_bounds_the_bandwidth(tmp_path: Path) -> None:
