@@ -31,8 +31,8 @@ _MOST = 256 << 20  # limit for the uncompressed file, in bytes
 
 
 class BundledRun(Part, frozen=True, kw_only=True):
-    """The record of a run. The `key` is computed from the `ingredients`. `facts` are not part of the key. `outputs` are
-    in base64."""
+    """The record of a run. The `key` is computed from the `ingredients`. `facts` are not part of the key. `outputs`
+    contains the outputs by name, in base64."""
 
     key: str
     ingredients: dict[str, Any]
@@ -41,7 +41,7 @@ class BundledRun(Part, frozen=True, kw_only=True):
 
 
 class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1"):
-    """A comparison with the records of its pairs and runs. `builds` has the build inputs of both sides, by build
+    """A comparison with the records of its pairs and runs. `builds` contains the build inputs of both sides, by build
     key."""
 
     plan: Plan
@@ -51,11 +51,11 @@ class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1")
 
 
 def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the uncompressed content of a comparison's file.
+    """Return the content of a comparison's file, not yet compressed.
 
-    `builds` has the build inputs that are known on this machine, by build key. The file includes the build inputs of
-    both sides. They come from `builds`, or from a file that was unpacked earlier. Raises `MissingError` if a run is
-    missing, and the errors of `read_plan` and `read_record`.
+    `builds` contains the build inputs that are recorded on this machine, by build key. The file includes the build
+    inputs of both sides, from `builds` or from a file that was unpacked earlier. Raises `MissingError` if a run is
+    missing. Also raises the errors of `read_plan` and `read_record`.
     """
     plan = read_plan(directory)
     pairs: list[PairRecord] = []
@@ -88,9 +88,11 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
     try:
         bundle = msgspec.json.decode(content, type=Bundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ComparisonDamaged(f"not a file of 'patchstack bench pack': {error}") from error
+        raise ComparisonDamaged(f"the file was not written by 'patchstack bench pack': {error}") from error
     if not is_named(bundle.plan):
-        raise ComparisonDamaged("the plan of this comparison was changed after it was made")
+        raise ComparisonDamaged(
+            f"the plan of comparison {bundle.plan.comparison} was changed: it does not match its name"
+        )
     for key, inputs in bundle.builds.items():
         if key_problem(key, inputs):
             raise ComparisonDamaged(f"the inputs of build {key[:12]} do not match its key: the file was changed")
@@ -99,11 +101,11 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
     for number, pair in enumerate(bundle.pairs, 1):
         there = read_record(bundle.plan, directory, number)
         if pair.number != number or there not in (None, pair):
-            raise ComparisonDamaged(f"pair {number} of {bundle.plan.comparison} exists here with different content")
+            raise ComparisonDamaged(f"pair {number} of {bundle.plan.comparison} already exists with different content")
     for record in records:
         known = observations.find(record.key)
         if known is not None and known.blobs != record.blobs:
-            raise ComparisonDamaged(f"run {record.key[:12]} exists here with different output")
+            raise ComparisonDamaged(f"run {record.key[:12]} already exists with different output")
         if known is None:
             observations.keep(record)
     write_plan(bundle.plan, comparisons)
@@ -115,9 +117,10 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 
 
 def _record(run: BundledRun, plan: Plan) -> Record:
-    """Return the record of a run. Raises `ConfigError` if the run is damaged or does not belong to the comparison.
+    """Return the record of a packed run.
 
-    Runs that do not belong to the comparison are refused, because their records could replace the records of gates.
+    Raises `ConfigError` if the run is damaged or does not belong to the comparison. The record of an unrelated run
+    could replace the record of a gate.
     """
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
@@ -132,7 +135,7 @@ def _record(run: BundledRun, plan: Plan) -> Record:
 
 
 def read_packed(file: Path) -> bytes:
-    """Return the uncompressed content of a file of `bench pack`.
+    """Return the uncompressed content of a file that `bench pack` wrote.
 
     Raises `MissingError` if the file cannot be read, and `ConfigError` if it is not compressed or is too large.
     """
@@ -140,11 +143,11 @@ def read_packed(file: Path) -> bytes:
         with gzip.open(file) as stream:
             content = stream.read(_MOST + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ComparisonDamaged(f"{file} is not a file of 'patchstack bench pack': {error}") from error
+        raise ComparisonDamaged(f"{file} was not written by 'patchstack bench pack': {error}") from error
     except OSError as error:
         raise InputMissing(f"{file} cannot be read: {error.strerror}") from error
     if len(content) > _MOST:
-        raise ComparisonDamaged(f"{file} is larger than {_MOST >> 20} MiB")
+        raise ComparisonDamaged(f"{file} is too large: it contains more than {_MOST >> 20} MiB")
     return content
 
 

@@ -20,8 +20,8 @@ from patchstack.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A workload, the name of its kind, and the rows to compare. `why` is the reason for the margins; empty if
-    `patchstack.yaml` has none. `demand` is None if `patchstack.yaml` has none."""
+    """A workload, the name of its kind, and the rows to compare. `why` is the reason for the margins. It is empty if
+    `patchstack.yaml` states none. `demand` is None if `patchstack.yaml` sets none."""
 
     kind: str
     workload: Workload
@@ -31,7 +31,7 @@ class Declared:
 
 
 def read_workloads(workspace: Workspace) -> dict[str, Declared]:
-    """Return the workloads of a workspace by name. Raises `ConfigError` with every problem and its line."""
+    """Return the workloads of a workspace by name. Raises a `ConfigError` that lists every problem with its line."""
     problems: list[str] = []
     models = read_models(workspace, problems)
     node = workspace.workloads.complaining_to(problems) if workspace.workloads is not None else None
@@ -41,11 +41,11 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
         if demand is not None and demand not in list(Demand):
             one.complain("demand", f"{demand!r} is neither {' nor '.join(Demand)}")
         if ("margin" in one.node or "guard_margin" in one.node) and not why:
-            one.complain(None, "a workload with its own margin needs a reason in `why`")
+            one.complain(None, "a workload that sets a margin needs a reason in `why`")
         if kind not in KINDS:
             if kind:
                 near = difflib.get_close_matches(kind, KINDS, 1)
-                perhaps = f"; perhaps {near[0]}" if near else ""
+                perhaps = f"; perhaps you meant {near[0]}" if near else ""
                 one.complain("kind", f"{kind!r} is not one of {', '.join(KINDS)}{perhaps}")
             continue
         before = len(problems)
@@ -62,15 +62,15 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
     """Return the workload `name`: a workload of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
 
     `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the name or a setting is
-    unknown. Also raises `UsageError` if settings are given for a workload of the workspace, because its settings are
-    policy.
+    unknown. Also raises `UsageError` if settings are given for a workload of the workspace. Only a maintainer may
+    change those settings, in the file.
     """
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:
         if settings or model:
             raise SettingsRefused(
                 f"workload {name} of {workspace.path if workspace else ''} cannot be changed on the command line",
-                hint=f"its settings are policy; use --workload {declared[name].kind} with any settings",
+                hint=f"use --workload {declared[name].kind}, which accepts any settings",
             )
         return declared[name]
     kind, colon, metric = name.partition(":")
@@ -109,7 +109,7 @@ def _of_options(
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
             raise BadValue(
                 f"--set {text}: {'must be NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
-                hint=f"{perhaps}there are {', '.join(known)}",
+                hint=f"{perhaps}the settings are {', '.join(known)}",
             )
         form, option = known[key].form, known[key].form.option
         if option == list[str]:
@@ -137,8 +137,8 @@ def model_file(model: str, workspace: Workspace | None) -> Path:
 
 
 def _arguments(key: str, text: str) -> list[str]:
-    """Parse the arguments of a setting: one argument, or a JSON array of strings. Raises `UsageError` for any other
-    text that starts with `[`."""
+    """Parse the arguments of a setting: one argument, or a JSON array of strings. Raises `UsageError` if a text starts
+    with `[` but is not a JSON array of strings."""
     if not text.startswith("["):
         return [text]
     try:
@@ -147,7 +147,7 @@ def _arguments(key: str, text: str) -> list[str]:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise BadValue(
-            f"--set {key}={text}: not a JSON array of texts", hint=f'for example: --set {key}=\'["-b","512"]\''
+            f"--set {key}={text}: not a JSON array of strings", hint=f'for example: --set {key}=\'["-b","512"]\''
         )
     return list(found)
 

@@ -1,9 +1,7 @@
-"""Compute a rate from two runs of different lengths, whose common costs cancel.
+"""Compute a rate from runs of two lengths, with the difference method. All functions are pure.
 
-This is the difference method. All functions are pure.
-
-A run that generates g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give
-rate = n·(g2 − g1)/(T2 − T1). Prefill, loading, and the start and end of a run are in `fixed` and cancel.
+A run that generates g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give rate = n·(g2 −
+g1)/(T2 − T1). Prefill, loading, and the start and end of a run are in `fixed` and cancel.
 """
 
 from __future__ import annotations
@@ -42,10 +40,11 @@ def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, 
 def difference(
     sequences: int, tokens: tuple[int, int], shorter: Sequence[float], longer: Sequence[float]
 ) -> Difference:
-    """Return the rate from the times of repeated runs, in seconds. `shorter` has the times for g1, `longer` for g2.
+    """Return the rate from the times of repeated runs, in seconds.
 
-    The result is INVALID if T2 − T1 is less than `LEAST` times its standard error. Raises `ValueError` if a length has
-    only one time, whose noise is unknown, or if a time is not positive.
+    `shorter` contains the times for g1, and `longer` contains those for g2. The result is INVALID if T2 − T1 is less
+    than `LEAST` times its standard error. Raises `ValueError` if a length has fewer than two times, because the noise
+    is then unknown. Also raises `ValueError` if a time is not positive.
     """
     if min(len(shorter), len(longer)) < 2:
         raise ValueError("each length needs at least two runs to measure the noise")

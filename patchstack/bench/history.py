@@ -1,4 +1,4 @@
-"""Keep the reference runs of machines over time, in one SQLite file of the cache. No verdict depends on this file."""
+"""Store the reference runs of machines in one SQLite file of the cache. No verdict depends on this file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Drop:
 
 
 def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
-    """Add runs to the file. Runs that the file already has are skipped.
+    """Add runs to the file. Runs that the file already contains are skipped.
 
     Raises `MissingError` if the file cannot be written.
     """
@@ -73,9 +73,9 @@ def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
 
 
 def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
-    """Return the runs in chronological order. Return no runs if the file does not exist.
+    """Return the runs in chronological order, only those of `machine` if it is given.
 
-    Raises `MissingError` if the file is damaged.
+    Return no runs if the file does not exist. Raises `MissingError` if the file is damaged.
     """
     if not file.is_file():
         return ()
@@ -87,14 +87,14 @@ def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
 
 
 def usual_clock(runs: Sequence[ReferenceRun]) -> float | None:
-    """Return the usual clock of a machine under load, in MHz: the median of its runs. Return None if fewer than six
-    runs have a clock."""
+    """Return the median clock of a machine's runs under load, in MHz. Return None if fewer than six runs have a
+    clock."""
     clocks = [run.clock for run in runs if run.clock is not None]
     return median(clocks) if len(clocks) >= 2 * _LEAST else None
 
 
 def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[ReferenceRun, ...]]:
-    """Return runs by machine and workload. Only runs of the same machine and workload are comparable."""
+    """Group runs by machine and workload, because only runs of the same machine and workload are comparable."""
     found: dict[tuple[str, str], tuple[ReferenceRun, ...]] = {}
     for run in runs:
         found[run.machine, run.what] = (*found.get((run.machine, run.what), ()), run)
@@ -104,8 +104,8 @@ def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[Ref
 def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
     """Return the drop in the speed of a machine. Return None if the machine has not become slower.
 
-    If several runs could be the start of the drop, the chosen start is the one for which the medians before and after
-    fit the speeds best. The runs must be of one machine and of one workload, in chronological order.
+    The runs must be in chronological order, all from one machine and one workload. If the drop could start at several
+    runs, the result starts at the run for which the medians before and after fit the speeds best.
     """
     speeds = [run.speed for run in runs]
     best: tuple[float, Drop] | None = None
@@ -134,5 +134,5 @@ def _opened(file: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, OSError) as error:
         raise NoComparison(
             f"the history of this machine cannot be used: {file}: {error}",
-            hint="no verdict depends on it: remove the file to start a new one",
+            hint="remove the file to start a new history; no verdict depends on it",
         ) from error

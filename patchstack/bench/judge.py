@@ -1,7 +1,7 @@
 """Decide the outcome of a comparison from its pairs only. All functions are pure.
 
 The pairs are judged in the order in which they ran. The outcome is decided after the first pair that allows a decision,
-so later judgements give the same outcome.
+and later pairs do not change it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_PAIRS = 48
 TOO_WIDE = 6
 """A comparison is INVALID if the interval of a primary row is wider than this many margins after all pairs."""
 MOST_THROWN = 5
-"""At most one of this many pairs may be thrown away."""
+"""At most one in this number of pairs may be thrown away."""
 
 
 class Outcome(StrEnum):
@@ -57,7 +57,7 @@ class Statement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure of the workload that is compared. A primary row decides the comparison. A guard row must not get worse.
+    """A figure of the workload to compare. A primary row decides the comparison. A guard row must not get worse.
     Margins are fractions: 0.01 is 1%."""
 
     name: str
@@ -66,7 +66,7 @@ class Row:
     guard_margin: float = GUARD_MARGIN
 
     def bound(self, statement: Statement) -> float:
-        """Return the bound of the statement as ln(B/A). Only this function converts margins to logarithms."""
+        """Return the bound of the statement as ln(B/A)."""
         if statement in (Statement.FASTER, Statement.BELOW):
             return math.log1p(self.margin)
         if statement is Statement.SLOWER and self.primary:
@@ -78,7 +78,7 @@ class Row:
 class Rule:
     """The rule by which a comparison is judged.
 
-    `alpha` is the error rate of a statement. `most` is the largest number of pairs. `demand` is None if the user has no
+    `alpha` is the error rate of a statement. `most` is the maximum number of pairs. `demand` is None if the user has no
     requirement.
     """
 
@@ -89,8 +89,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A pair that ran. `coin` is +1 if B ran second, -1 if A did. `ratios` has ln(B/A) of each row; a larger value is
-    better. `thrown` is the reason why the pair does not count; empty if it counts."""
+    """A pair that ran. `coin` is +1 if B ran second, -1 if A did. `ratios` contains ln(B/A) of each row; a larger value
+    is better. `thrown` is the reason why the pair does not count; empty if it counts."""
 
     coin: int
     ratios: Mapping[str, float]
@@ -101,10 +101,10 @@ class Pair:
 class RowShown:
     """The results of a row.
 
-    `pairs` is the number of pairs that count. `e_values` has the largest e-value of each statement so far. `shown` are
-    the proven statements; their error rate covers all rows together. `estimate` and `interval` are ln(B/A). `needed` is
-    the total number of pairs after which the next statement would be proven; None if a statement is already proven or
-    more pairs cannot prove any.
+    `pairs` is the number of pairs that count. `e_values` contains the largest e-value of each statement so far. `shown`
+    contains the proven statements; their error rate covers all rows together. `estimate` and `interval` are ln(B/A).
+    `needed` is the estimated total number of pairs that prove the next statement. It is None if a statement is already
+    proven, or if too many pairs would be needed.
     """
 
     row: Row
@@ -120,8 +120,9 @@ class RowShown:
 class Judged:
     """The result of judging a comparison.
 
-    `decided` is the number of the pair that decided the outcome; None if it is undecided. `counted` and `thrown` are
-    the numbers of pairs that count and that were thrown away. `demand_met` is None if there is no demand.
+    `decided` is the number of the pair that decided the outcome; None if the comparison is undecided. `counted` is the
+    number of pairs that count, and `thrown` is the number of pairs that were thrown away. `demand_met` is None if there
+    is no demand.
     """
 
     outcome: Outcome
@@ -187,7 +188,7 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 
 
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
-    """Return the outcome and its reason after `look` counted and `thrown` discarded pairs.
+    """Return the outcome and its reason after `look` counted pairs and `thrown` pairs that were thrown away.
 
     `last` is true if no more pairs may be run.
     """
@@ -237,9 +238,9 @@ def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: i
 
 
 def _useless(track: _Track, rule: Rule) -> str:
-    """Return the reason why all pairs together prove nothing about a row.
+    """Return the reason why all pairs together are not enough to judge a row.
 
-    Return an empty string if they prove something.
+    Return an empty string if they are enough.
     """
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name
@@ -290,10 +291,10 @@ def _shown(tracks: Sequence[_Track], rule: Rule, look: int) -> list[RowShown]:
 
 
 def _needed(track: _Track, rule: Rule, look: int, *, primaries: int) -> int | None:
-    """Return the total number of pairs that are needed to prove a statement about the row.
+    """Estimate the total number of pairs that are needed to prove a statement about the row.
 
-    The estimate is for the first relevant statement, and assumes that the share of wins stays the same. Return None if
-    a statement is already proven, or if too many pairs would be needed.
+    The estimate assumes that the share of wins stays the same. If several statements are relevant, it is the smallest
+    of their numbers. Return None if a statement is already proven, or if too many pairs would be needed.
     """
     row, evidence = track.row, track.evidence
     wanted = {Statement.NOT_WORSE: rule.alpha}

@@ -1,8 +1,8 @@
 """Run the pairs of a plan, write a record of each, and read the records.
 
 Every run is a separate observation: its key includes the comparison, the pair and the slot. So a comparison never uses
-the runs of a different comparison, and an interrupted comparison keeps its finished runs. The record of a pair is
-written after its runs.
+the runs of a different comparison. An interrupted comparison keeps its finished runs. The record of a pair is written
+after the runs of the pair.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class NotJudged(PatchstackError):
 class RunRecord(Part, frozen=True, kw_only=True):
     """A run of a pair.
 
-    `slot` is `a`, `b`, `reference 1` or `reference 2`. `key` is the key of the observation, `output` the sha256 of the
-    output. `watched` is the state of the GPU during the run; null if it was not sampled.
+    `slot` is `a`, `b`, `reference 1` or `reference 2`. `key` is the key of the observation, and `output` is the sha256
+    of the output. `watched` is the state of the GPU during the run; null if it was not sampled.
     """
 
     slot: str
@@ -74,8 +74,9 @@ class PairRecord(Document, frozen=True, kw_only=True, tag="patchstack.bench-pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRun:
-    """A pair with its figures. `figures` has both sides. `references` has the two reference runs; empty without a
-    reference. `thrown` is the reason why the pair does not count; empty if it counts."""
+    """A pair with its figures. `figures` contains the figures of both sides. `references` contains the figures of the
+    two reference runs; it is empty if there is no reference. `thrown` is the reason why the pair does not count; it is
+    empty if the pair counts."""
 
     record: PairRecord
     figures: Mapping[str, Figures]
@@ -107,10 +108,10 @@ class Sides:
 def run_pairs(
     plan: Plan, directory: Path, sides: Sides, watch: Watch, *, usual_clock: float | None
 ) -> Iterator[PairRun]:
-    """Yield the pairs of a plan endlessly, starting with the first pair. The caller stops when the outcome is decided.
+    """Run the pairs of a plan, and yield each pair. The caller stops when the outcome is decided.
 
-    Runs that already exist are not repeated. Raises `NotJudged` if a run cannot be used, `ConfigError` if a record does
-    not match the plan, and the errors of the observers.
+    Runs that already exist are not repeated. Raises `NotJudged` if a run cannot be used, and `ConfigError` if a record
+    does not match the plan. Also raises the errors of the observers.
     """
     number = 0
     while True:
@@ -172,7 +173,7 @@ def salt(plan: Plan, number: int, slot: str) -> str:
 
 
 def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> tuple[PairRun, ...]:
-    """Read the finished pairs in order, from their records and observations. Runs nothing.
+    """Read the finished pairs in order, from their records and observations. No program is run.
 
     Raises `NotJudged` if a run is missing, was changed, or does not belong to the plan.
     """
@@ -188,7 +189,7 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
             if kept is None or observation is None or _digest(observation) != run.output:
                 raise NotJudged(
                     f"run {run.slot} of pair {record.number} of {plan.comparison} is missing or was changed",
-                    hint="make a new comparison: patchstack bench ab",
+                    hint="run 'patchstack bench ab' to make a new comparison",
                 )
             side = {A: plan.a, B: plan.b}.get(run.slot, plan.reference)
             assert side is not None
@@ -266,7 +267,7 @@ def _observed(
     def complete(seen: Observation) -> str | None:
         """Return the reason why a run must be repeated. Return None if the run can be judged.
 
-        For example, rows may be missing although the exit status is 0. A run with a nonzero exit status can be judged.
+        Unusable figures are a reason only if the exit status is 0.
         """
         if (complaint := judge_run(seen)) is not None or seen.code != 0:
             return complaint
@@ -283,7 +284,7 @@ def _observed(
     if observed.observation is None:
         raise NotJudged(
             f"{_who(slot)} cannot be measured in pair {number}: {complaint_of(observed)}",
-            hint=f"finished runs are kept; patchstack bench resume {plan.comparison} continues",
+            hint=f"run 'patchstack bench resume {plan.comparison}' to continue; finished runs are kept",
         )
     return observed.observation
 
@@ -296,7 +297,7 @@ def _figures(workload: Workload, seen: Observation, number: int, slot: str) -> F
         raise NotJudged(f"{_who(slot)} ran under a profiler in pair {number}: {line}")
     figures = KINDS[workload.kind]().read(workload, seen)
     if isinstance(figures, str):
-        raise NotJudged(f"{_who(slot)} gave no figures in pair {number}: {figures}")
+        raise NotJudged(f"{_who(slot)} printed no usable figures in pair {number}: {figures}")
     return figures
 
 
@@ -315,7 +316,7 @@ def pair_file(number: int) -> str:
 
 
 def pair_count(directory: Path) -> int:
-    """Return the number of pairs with a record, counted up to the first pair without a record."""
+    """Return the number of consecutive pairs that have a record, starting with pair 1."""
     number = 0
     while (directory / pair_file(number + 1)).is_file():
         number += 1

@@ -23,7 +23,7 @@ class PlanSide(Part, frozen=True, kw_only=True):
     """A side of a comparison.
 
     `label` describes the side. `key` is the build key; null if the programs are from a directory. `directory` is the
-    path of the programs, and `programs` is one sha256 over all programs. `env` has the environment variables.
+    path of the programs, and `programs` is one sha256 over all programs. `env` contains the environment variables.
     """
 
     label: str
@@ -45,11 +45,11 @@ class PlanRow(Part, frozen=True, kw_only=True):
 class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
     """A planned comparison.
 
-    `comparison` is its name, the digest of all other fields. `seed` determines the coins. If `reference` is not null,
-    its programs run `reference_workload` before each run. `reference_within` is the largest allowed relative difference
-    between the two reference runs of a pair. `kind` is the workload's kind with its version. `noise` is true if a side
-    is compared with itself. `unplanned` describes decisions that were made after runs were seen; empty if there are
-    none.
+    `comparison` is the name of the plan, the digest of all other fields. `seed` determines the coins. If `reference` is
+    not null, the programs of the reference run `reference_workload` before each run of a side. `reference_within` is
+    the largest allowed relative difference between the two reference runs of a pair. `kind` is the workload's kind with
+    its version. `noise` is true if a side is compared with itself. `unplanned` describes decisions that were made after
+    runs were seen; it is empty if there are none.
     """
 
     comparison: str

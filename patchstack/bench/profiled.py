@@ -26,7 +26,8 @@ def profiler_of(env: Mapping[str, str]) -> str | None:
 
 
 def printed_by_profiler(output: bytes) -> str | None:
-    """Return the first line (up to 80 bytes) that a profiler printed into the output of a run, or None."""
+    """Return the first line that a profiler printed in the output of a run, cut to 80 bytes. Return None if there is no
+    such line."""
     match = _PRINTED.search(output)
     if match is None:
         return None

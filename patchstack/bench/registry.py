@@ -1,4 +1,4 @@
-"""The explicit lists of workload kinds and of presets."""
+"""List the workload kinds and the presets."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ KINDS: Mapping[str, Callable[[], WorkloadKind]] = {
     "command": _command,
     "serve": _serve,
 }
-"""The functions that import a kind, by the name of the kind."""
+"""The workload kinds by name. Each value is a function that imports its kind."""
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "prefill": ("batched", {"npp": "512,2048", "ntg": "4", "npl": "32"}),
     "decode": ("batched", {"npp": "128", "ntg": "128", "npl": "8,32,64,128"}),
 }
-"""Workloads that need no entry in `patchstack.yaml`, by name: the kind and its settings. The user gives a model."""
+"""Workloads that need no entry in `patchstack.yaml`. Each name maps to a kind and its settings. The user chooses the
+model."""

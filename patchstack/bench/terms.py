@@ -25,8 +25,8 @@ _VARIANT = ("absent", "tree")
 class BenchTerm:
     """A comparison that a candidate needs.
 
-    `name` is the name of the workload. `env` has the environment variables of both sides. `variant` is the variant of
-    the builds; None means the variant that the gates use.
+    `name` is the name of the workload. `env` contains the environment variables of both sides. `variant` is the variant
+    of the builds; None means the variant that the gates use.
     """
 
     name: str
@@ -40,8 +40,8 @@ class BenchTerm:
 class Tied:
     """The required sides of a comparison: side A is before the candidate, side B is the candidate.
 
-    `trees` has the source tree of each side. `keys` has the build key of each side; None allows any two builds that
-    differ only in the source tree.
+    `trees` contains the source tree of each side. `keys` contains the build key of each side. If `keys` is None, any
+    two builds that differ only in the source tree are accepted.
     """
 
     trees: tuple[str, str]
@@ -49,7 +49,8 @@ class Tied:
 
 
 def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
-    """Return the comparisons that every candidate needs. Raises `ConfigError` with every problem and its line."""
+    """Return the comparisons that every candidate needs. Raises a `ConfigError` that lists every problem with its
+    line."""
     if workspace.accept is None:
         return ()
     problems: list[str] = []

@@ -21,7 +21,7 @@ LOW_CLOCK = 0.9
 """A pair is thrown away if the clock of a reference run is below this share of the machine's usual clock."""
 _LOADED = 50.0  # percent
 _EACH = 1.0  # seconds
-# The reasons in nvml.h (nvmlClocksEventReasons): heat, power, and the brake of the power supply.
+# The bits of nvmlClocksEventReasons (nvml.h) for heat, power, and the brake of the power supply.
 _SLOWED = {0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 _QUERY = """
 nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu,utilization.gpu --format=csv,noheader,nounits || exit
@@ -34,12 +34,12 @@ nvidia-smi --query-compute-apps=pid --format=csv,noheader
 
 
 class Watched(Part, frozen=True, kw_only=True):
-    """The GPU during a run. A value is null if the machine does not report it.
+    """The state of the GPU during a run. A value is null if the machine does not report it.
 
-    `samples` is the number of samples, `loaded` the number of samples under load. `clock` is the median clock under
-    load in MHz, `power` the median power under load in watts. `temperature` is the highest temperature in degrees
-    Celsius. `slowed` has the reasons for low clocks under load. `processes` is the largest number of compute processes
-    at one time.
+    `samples` is the number of samples, and `loaded` is the number of samples under load. `clock` is the median clock
+    under load in MHz, and `power` is the median power under load in watts. `temperature` is the highest temperature in
+    degrees Celsius. `slowed` lists the reasons for low clocks under load. `processes` is the largest number of compute
+    processes at one time.
     """
 
     samples: int
@@ -102,7 +102,7 @@ class Watch:
 
 
 def read_sample(text: str) -> Sample | None:
-    """Parse the output of `_QUERY`: figures, reasons for low clocks, and processes. Return None if it has no
+    """Parse the output of `_QUERY`: figures, reasons for low clocks, and processes. Return None if the output has no
     figures."""
     parts = [part.strip() for part in text.split("--\n")]
     rows = [[number(word) for word in line.split(",")] for line in parts[0].splitlines() if line.count(",") == 3]
@@ -154,7 +154,7 @@ def thrown(
 ) -> str:
     """Return the reason why a pair is thrown away. Return an empty string if the pair counts.
 
-    The decision uses only the pair's two reference runs. `speeds` and `watched` have the speeds and GPU states of these
+    The decision uses only the pair's two reference runs. `speeds` and `watched` are the speeds and GPU states of these
     runs. `within` is the largest allowed relative difference of the speeds. `usual_clock` is in MHz.
     """
     low, high = sorted(speeds)

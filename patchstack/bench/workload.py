@@ -28,11 +28,11 @@ class WorkloadModel(Part, frozen=True, kw_only=True):
 
 
 class Workload(Part, frozen=True, kw_only=True):
-    """A complete workload, as a plan stores it. It has everything that is needed to read the figures again.
+    """A complete workload, as a plan stores it. It contains everything that is needed to read the figures again.
 
-    `rows` has the names of all figures of a run, and `unit` is their unit. `better` is `higher` or `lower`. `reading`
-    has the data that the kind needs to read the figures. `seconds` is the limit for the wall time of a run. `tries` is
-    the largest number of attempts if a run cannot be judged.
+    `rows` contains the names of all figures of a run, and `unit` is their unit. `better` is `higher` or `lower`.
+    `reading` contains the data that the kind needs to read the figures. `seconds` is the limit for the wall time of a
+    run. `tries` is the maximum number of attempts if a run cannot be judged.
     """
 
     name: str
@@ -98,14 +98,14 @@ class WorkloadKind:
 
 PRIMARY = Setting[tuple[str, ...]](
     name="primary",
-    form=Texts(written="a list of patterns of rows: `decode *`"),
+    form=Texts(written="a list of row patterns, such as `decode *`"),
     default=(),
     metavar="ROWS",
     help="Primary rows, which decide the comparison (repeat).",
 )
 GUARD = Setting[tuple[str, ...]](
     name="guard",
-    form=Texts(written="a list of patterns of rows"),
+    form=Texts(written="a list of row patterns"),
     default=(),
     metavar="ROWS",
     help="Guard rows, which must not get worse (repeat).",
@@ -147,7 +147,7 @@ def chosen_rows(kind: WorkloadKind, workload: Workload, values: Values) -> tuple
 
 
 def read_workload(kind: WorkloadKind, name: str, node: Node, models: Models) -> tuple[Workload, tuple[Row, ...]]:
-    """Return a workload of `patchstack.yaml` and its rows to compare. Problems are added to the node."""
+    """Read a workload of `patchstack.yaml`. Return it with its rows to compare. Problems are added to the node."""
     values = read_values(node, (*kind.settings, *DECIDING), models)
     before = len(node.problems)
     workload = kind.make(name, values)

@@ -1,5 +1,7 @@
-"""Lock a workspace, so that only one process at a time decides on candidates. A waiting process names the owner of the
-lock."""
+"""Lock a workspace while a command decides on candidates.
+
+Only one process at a time holds the lock. A waiting process shows the owner of the lock.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,20 @@ from pathlib import Path
 from patchstack.files.lock import locked_while
 
 FILE_NAME = ".patchstack.lock"
-"""The lock file, which exists only while a process holds it."""
+"""The lock file. It exists only while a process holds the lock."""
 
 
 @contextlib.contextmanager
 def alone_in(root: Path, doing: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the workspace at `root` while the body runs. `doing` is the command, which other processes show
-    while they wait. If a different process holds the lock, call `tell` with a line that names the other process, its
-    user and its command, then wait. Raises `UsageError` if the path of the lock is not a lock file, and `MissingError`
-    if the file cannot be created."""
+    """Hold the lock of the workspace at `root` while the block runs.
+
+    `doing` is the command. Other processes show it while they wait. If a different process holds the lock, call `tell`
+    with a line that names the holder, its user and its command, then wait. Raises `UsageError` if the path of the lock
+    is not a lock file, and `MissingError` if the lock file cannot be created.
+    """
 
     def busy(owner: str) -> None:
-        tell(f"waiting: {owner} has the lock of this workspace")
+        tell(f"waiting: {owner} holds the lock of this workspace")
 
     with locked_while(root.resolve() / FILE_NAME, _owner(doing), busy):
         yield

@@ -1,4 +1,4 @@
-"""The validated values of `patchstack.yaml`, with the repositories and paths that it names."""
+"""Define the validated contents of `patchstack.yaml`, and resolve its repositories and paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.workspace.node import Node
 FILE_NAME = "patchstack.yaml"
 FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 PLAIN, ANCHORED = FORMS = ("plain", "anchored")
-"""The formats in which export can write the patches of a series."""
+"""The patch formats that export can write."""
 
 SCRATCH = (
     *("*.md", "*.log", "*.gguf", "*.safetensors", "*.nsys-rep", "*.ncu-rep", "*.qdrep", "*.patch", "*.orig", "*.rej"),
@@ -26,13 +26,13 @@ SCRATCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintPolicy:
-    """The settings of the lint rules. Any series can satisfy the defaults.
+    """The settings of the lint rules. The defaults suit any series.
 
-    Paths are globs as in `.gitignore`. `allow` are the paths that patches may touch. `deny` are the paths that patches
-    must not touch. `scratch` are the files that patches must not add; files of the pin are exempt. With `additive`,
-    patches must not remove or change a line of the pin. `trailers` are the keys of the trailers that every message must
-    have. `patch_kib` is the maximum size of a patch, in KiB. `file_lines` is the maximum number of lines that a patch
-    may add to a file.
+    Paths are globs as in `.gitignore`. `allow` lists the paths that patches may touch. `deny` lists the paths that
+    patches must not touch. `scratch` lists the files that patches must not add. Files of the pin are exempt from
+    `scratch`. With `additive`, patches must not remove or change a line of the pin. `trailers` lists the keys of the
+    trailers that every message must have. `patch_kib` is the maximum size of a patch, in KiB. `file_lines` is the
+    maximum number of lines that a patch may add to a file.
     """
 
     allow: tuple[str, ...] = ("**",)
@@ -46,8 +46,8 @@ class LintPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A waiver: findings of `rule` are accepted for the reason `why`. `patch` is the number of the patch; None means
-    every patch. `file` and `line` locate the waiver."""
+    """A waiver, which accepts the findings of `rule`. `why` is the reason. `patch` is the number of the patch; None
+    means every patch. `file` and `line` are the location of the waiver."""
 
     rule: str
     patch: int | None
@@ -58,18 +58,19 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantConfig:
-    """A build variant, as written in the file. None and empty values come from the variant that it `extends`.
+    """A build variant, as written in the file. Values that are None or empty are inherited from the variant that it
+    `extends`.
 
     - `abstract`: the variant exists only to be extended.
     - `arch`: a CUDA architecture in CMake's notation (`121a-real`).
     - `platform`: `linux/amd64` or `linux/arm64`.
     - `image`: a container image; `recipe`: the directory from which it is built.
-    - `toolkit`: a CUDA toolkit on the engine's machine.
+    - `toolkit`: the path of a CUDA toolkit on the engine's machine.
     - `cmake`: definitions for CMake's cache; `compile`: definitions for the compilers.
-    - `optional_targets`: targets that are built if the source tree has them, for programs that a patch adds.
+    - `optional_targets`: targets that are built only if the source tree has them, for programs that a patch adds.
     - `commit_variable`: the CMake variable that puts the build key into the binaries.
-    - `memory`: the limit in bytes; `seconds`: the limit of wall time.
-    - `origin`: where the variant is defined.
+    - `memory`: the memory limit in bytes; `seconds`: the limit for the wall time.
+    - `origin`: the file and name of the variant.
     """
 
     name: str
@@ -97,14 +98,14 @@ class SeriesConfig:
     """A series of the workspace.
 
     - `upstream` and `fork`: a path or a URL. Paths are relative to the workspace.
-    - `expect`: what verify compares the series with, `fork` or `lock`.
+    - `expect`: what verify compares the series with: `fork` or `lock`.
     - `context`: the number of context lines in exported patches.
     - `form`: `plain` or `anchored`.
     - `require_pushed`: export and accept refuse a branch whose commits are not on its remote.
-    - `variant`: the default variant of `build`.
-    - `sync_require`: commands, each a list of words, that must succeed before `sync` moves the pin.
-    - `sync_suite`: the suite whose gates must give PASS before `sync` moves the pin.
-    - `checks`: the entries of the checks. Their kinds validate the settings when the checks run.
+    - `variant`: the default variant for `build`.
+    - `sync_require`: commands that must succeed before `sync` moves the pin. Each command is a list of words.
+    - `sync_suite`: the suite whose gates must return PASS before `sync` moves the pin.
+    - `checks`: the entries of the checks. Their settings are validated when the checks run.
     - `listed`: false for a series that is given on the command line. Such a series is in no workspace.
     """
 
@@ -135,9 +136,9 @@ class SeriesConfig:
 class Workspace:
     """A validated `patchstack.yaml`. `root` is its directory. `engine` is the engine for builds and gates.
 
-    `models`, `suites`, `workloads` and `accept` are validated later, by the code that uses them. `policy` is the
-    trusted source of the settings; None if the settings come from `path`. With a policy, `words` is the trusted file
-    that was read, and `not_used` lists the settings in which `path` differs from it.
+    `models`, `suites`, `workloads` and `accept` are validated later, by the code that uses them. `policy` describes the
+    trusted source of the settings; it is None if the settings come from `path`. With a policy, `words` is the trusted
+    file that was read, and `not_used` lists the settings in which `path` differs from this file.
     """
 
     path: Path
@@ -158,30 +159,35 @@ class Workspace:
 
     @property
     def words_file(self) -> Path:
-        """The file that the settings were read from. Files that the settings name are relative to its directory."""
+        """The file from which the settings were read. Relative paths in the settings start at its directory."""
         return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
-        """Return the series with these names, in the given order. Return all series if no name is given. Raises
-        `UsageError` for an unknown name."""
+        """Return the series with these names, in the given order. Return all series if no name is given.
+
+        Raises `UsageError` for an unknown name.
+        """
         known = {series.name: series for series in self.series}
         unknown = [name for name in names if name not in known]
         if unknown:
             near = difflib.get_close_matches(unknown[0], known, 1)
-            hint = f"perhaps you meant {near[0]}" if near else f"{self.path} has {', '.join(known)}"
+            hint = f"perhaps you meant {near[0]}" if near else f"series in {self.path}: {', '.join(known)}"
             raise UnknownName(f"there is no series {', '.join(unknown)}", hint=hint)
         return tuple(known[name] for name in names) if names else self.series
 
 
 def located(repository: str, root: Path) -> str:
-    """Return a repository as a URL or path that git can use. A URL is unchanged. A path is resolved from the directory
-    of the workspace. A result without a slash gets the prefix `./`, so that git reads it as a path."""
+    """Return a repository as a URL or path that git can use.
+
+    A URL is returned unchanged. A relative path starts at `root`. A result without a slash gets the prefix `./`, so
+    that git reads it as a path. Raises `ConfigError` if the home directory for `~` is unknown.
+    """
     if is_url(repository):
         return repository
     try:
         path = os.path.normpath(root / Path(repository).expanduser())
     except RuntimeError as error:
-        raise WorkspaceUnusable(f"{repository}: {error}") from error
+        raise WorkspaceUnusable(f"cannot expand the path {repository}: {error}") from error
     return path if os.sep in path else os.path.join(os.curdir, path)
 
 

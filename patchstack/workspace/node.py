@@ -1,4 +1,7 @@
-"""Read YAML with typed access. Complaints name the line."""
+"""Read YAML with typed access to its values.
+
+Every problem is reported with its line number.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,16 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 20
-"""The maximum size, in bytes, of a file that a person writes. The file is untrusted, and parsing a larger one takes too
-long."""
+"""The maximum size of a file that a person writes, in bytes. The file is untrusted, and a larger one takes too long to
+parse."""
 
 
 def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> Any:
-    """Return a parsed YAML document. With `comments`, the document keeps its comments and line numbers. Raises
-    `ConfigError` for a file that cannot be read, is not YAML, or is larger than `largest` bytes."""
+    """Read and parse a YAML file.
+
+    With `comments`, the document keeps its comments and line numbers. Raises `ConfigError` for a file that cannot be
+    read, is not YAML, or is larger than `largest` bytes.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
@@ -45,7 +51,7 @@ def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> A
 
 def as_if_read(value: Any) -> Any:
     """Convert JSON to the form that `read_yaml` returns. Every mapping gets the line number 1. Raises `RecursionError`
-    for deep nesting."""
+    if the nesting is too deep."""
     from ruamel.yaml.comments import CommentedMap
 
     if isinstance(value, list):
@@ -60,7 +66,7 @@ def as_if_read(value: Any) -> Any:
 
 
 class Node:
-    """A YAML mapping with typed access. It collects complaints with their line numbers."""
+    """A YAML mapping with typed access to its values. It collects problems with their line numbers."""
 
     def __init__(self, node: CommentedMap, path: Path, where: str, problems: list[str]) -> None:
         self.node = node
@@ -70,7 +76,7 @@ class Node:
         self.used: list[str] = []
 
     def complaining_to(self, problems: list[str]) -> Node:
-        """Return a node for the same mapping that adds its complaints to a new list."""
+        """Return a node for the same mapping that adds its problems to a new list."""
         return Node(self.node, self.path, self.where, problems)
 
     def complain(self, key: str | None, text: str) -> None:
@@ -89,7 +95,7 @@ class Node:
         if value is None or isinstance(value, str):
             return str(value) if value is not None else None
         scalar = not isinstance(value, dict | list)
-        self.complain(key, f"{_brief(value)} is not text" + ("; put it in quotes" if scalar else ""))
+        self.complain(key, f"{_brief(value)} is not a string" + ("; put it in quotes" if scalar else ""))
         return None
 
     def integer(self, key: str, *, default: int) -> int:
@@ -116,12 +122,14 @@ class Node:
         value = self._get(key, False)
         if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             return None if value is None else tuple(map(str, value))
-        self.complain(key, "not a list of texts")
+        self.complain(key, "not a list of strings")
         return None
 
     def commands(self, key: str) -> tuple[tuple[str, ...], ...]:
-        """Return a list of commands, each as a list of words. In the file, a command is a list of words, or a string
-        that is split with the rules of a shell."""
+        """Return a list of commands, each as a list of words.
+
+        In the file, a command is a list of words or a string. Strings are split into words as in a shell.
+        """
         import shlex
 
         found: list[tuple[str, ...]] = []
@@ -135,14 +143,14 @@ class Node:
             if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
                 found.append(tuple(map(str, words)))
             else:
-                self.complain(key, f"{_brief(one)} is not a command: a text, or a list of words")
+                self.complain(key, f"{_brief(one)} is not a command (a string or a list of words)")
         if value is not None and not isinstance(value, list):
             self.complain(key, "not a list of commands")
         return tuple(found)
 
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Return a mapping of names to values as pairs of strings. `true` becomes ON and `false` becomes OFF, as in
-        CMake."""
+        """Return the names and values of a mapping as pairs of strings. `true` becomes ON and `false` becomes OFF, as
+        in CMake."""
         node = self.mapping(key)
         found = []
         for name in node.node if node is not None else ():
@@ -154,7 +162,7 @@ class Node:
         return tuple(found)
 
     def items(self, key: str) -> list[Node]:
-        """Return the mappings of a list. Complain about entries that are not mappings."""
+        """Return the mappings in a list. Report the entries that are not mappings."""
         value = self._get(key, False)
         if not isinstance(value, list):
             if value is not None:
@@ -164,7 +172,7 @@ class Node:
         return [one for one in found if one is not None]
 
     def children(self) -> list[tuple[str, Node]]:
-        """Return every key whose value is a mapping, with that mapping."""
+        """Return each key with its value as a node. Report the values that are not mappings."""
         found = []
         for key in self.node:
             child = self._as_mapping(key, self.node[key])
@@ -173,11 +181,11 @@ class Node:
         return found
 
     def has(self, key: str, *, required: bool = False) -> bool:
-        """Return whether a key has a value. Complain if the key has no value, or if it is required and missing."""
+        """Return whether a key has a value. Report a key without a value, and a required key that is missing."""
         return self._get(key, required) is not None
 
     def finish(self) -> None:
-        """Complain about every key that was not read, because such a key is unknown."""
+        """Report every key that was not read, because such a key is unknown."""
         for key in self.node:
             if key not in self.used:
                 near = difflib.get_close_matches(str(key), self.used, 1)
@@ -202,7 +210,7 @@ class Node:
 
 
 def _brief(value: object) -> str:
-    """Return a short form of a value for a complaint. Lists and mappings are not shown, because YAML aliases can make
+    """Return a short form of a value for a message. Lists and mappings are not shown, because YAML aliases can make
     them huge."""
     if isinstance(value, list):
         return "a list"

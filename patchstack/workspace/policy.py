@@ -1,8 +1,8 @@
 """Read the settings of a workspace from a trusted file.
 
-A pull request can change the workspace file with which it is tested. Therefore the settings come from a commit or a
-file that a maintainer is responsible for. The head provides only the `pin` of each series, the patch files and the
-lock. All other keys, including keys that are added later, come from the trusted file.
+A pull request can change the workspace file that configures its own tests. Therefore, the settings come from a commit
+or a file that a maintainer is responsible for. The head of the pull request provides only the `pin` of each series, the
+patch files and the lock. All other keys, including keys that are added later, come from the trusted file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})
-"""The keys of a series that the head may change. All other keys, of series and elsewhere, are policy."""
+"""The keys of a series that the head may change. All other keys are policy."""
 _KEPT_HERE = ("ledger", "evidence", ".patchstack")
-"""Paths next to the workspace file that commands read and write."""
+"""Files and directories beside the workspace file. Commands read and write them."""
 _NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})
 _LONGEST = 120
 _MOST_TOLD = 10
 
 
 def governed(head: Path, policy: Path, origin: str) -> Workspace:
-    """Return the workspace at `head` with the settings of the file `policy` and the pins of `head`. `origin` names the
-    source of `policy`, in words.
+    """Return a workspace with the settings of the file `policy` and the pins of the file `head`.
 
-    Files that the settings name are relative to the directory of `policy`. Patches, lock, ledger and evidence are
-    relative to the directory of `head`. Raises `ConfigError` for a file that cannot be used, and for files of the
-    head that are outside the workspace.
+    `origin` describes the source of `policy`. Files that the settings name are relative to the directory of `policy`.
+    Repositories, patches, lock, ledger and evidence are relative to the directory of `head`. Raises `ConfigError` for a
+    file that cannot be used, and for files of the head that are outside the workspace.
     """
     refuse_outside(head, head.parent, "the settings of the change")
     for name in _KEPT_HERE:
@@ -49,27 +48,33 @@ def governed(head: Path, policy: Path, origin: str) -> Workspace:
 
 
 def refuse_outside(path: Path, root: Path, what: str) -> None:
-    """Raise `ConfigError` if a path is outside of a directory or in its `.git`, after links are followed. This includes
-    all links below the path, and link loops. `what` names the files in the message."""
+    """Raise `ConfigError` if a path is outside a directory or in its `.git`.
+
+    Symbolic links are followed. All links below the path are checked too. A link loop is refused. `what` describes the
+    files in the message.
+    """
     outside = [path] if leads_out(path, root) else list(_links_out(path, root))
     if outside:
         raise WorkspaceUnusable(
             f"{what} are not inside the workspace",
-            problems=[f"{one} leads to {os.path.realpath(one)}" for one in outside[:_MOST_TOLD]],
-            hint="files of a change must be in the directory of patchstack.yaml",
+            problems=[f"{one} resolves to {os.path.realpath(one)}" for one in outside[:_MOST_TOLD]],
+            hint="files of the proposed change must be in the directory that contains patchstack.yaml",
         )
 
 
 def leads_out(path: Path, root: Path) -> bool:
-    """Return whether a path is outside of a directory or in its `.git`, after links are followed. `.git` is refused
-    because the configuration of a checkout may contain a token."""
+    """Return whether a path is outside a directory or in its `.git`.
+
+    Symbolic links are followed. A link loop counts as outside. `.git` is refused because the configuration of a
+    checkout may contain a token.
+    """
     inside, within = os.path.realpath(root), os.path.realpath(path)
     below = Path(os.path.relpath(within, inside)).parts
     return below[:1] == (os.pardir,) or ".git" in map(str.lower, below) or os.path.islink(within)
 
 
 def _links_out(path: Path, root: Path) -> Iterator[Path]:
-    """Yield the links below a directory that lead out of the workspace. Links are not followed."""
+    """Yield the symbolic links below `path` that lead out of `root`. Linked directories are not searched."""
     for parent, directories, files in os.walk(path):
         for name in sorted((*directories, *files)):
             one = Path(parent, name)
@@ -78,7 +83,7 @@ def _links_out(path: Path, root: Path) -> Iterator[Path]:
 
 
 def named_files(policy: Path) -> Iterator[str]:
-    """Yield every string in a workspace file that could be the name of a file."""
+    """Yield every string in a workspace file that could be a file name."""
     pending: list[Any] = [read_yaml(policy, comments=False)]
     while pending:
         value = pending.pop()
@@ -91,9 +96,9 @@ def named_files(policy: Path) -> Iterator[str]:
 
 
 def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
-    """Yield the keys in which the head differs from the trusted document.
+    """Yield the differences between the trusted document and the head's document, one per key.
 
-    Keys that the head may change are left out. List entries that have names are compared by name.
+    Keys that the head may change are skipped. Entries of a list are compared by name if all of them have names.
     """
     by_name = _by_name(trusted), _by_name(head)
     if by_name[0] is not None and by_name[1] is not None:
@@ -114,7 +119,7 @@ def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
-    """Return a list of mappings as a mapping by their `name`. Return None if a name is missing or occurs twice."""
+    """Convert a list of mappings to a mapping from name to entry. Return None if a name is missing or occurs twice."""
     if not isinstance(value, list) or not all(isinstance(one, Mapping) and "name" in one for one in value):
         return None
     found = {str(one["name"]): one for one in value}
@@ -126,7 +131,7 @@ def _pins(head: Path) -> dict[str, str]:
     document = read_yaml(head, comments=False)
     series = document.get("series") if isinstance(document, Mapping) else None
     if not isinstance(series, Mapping):
-        raise WorkspaceUnusable(f"{head}: series is missing, so its pins cannot be read")
+        raise WorkspaceUnusable(f"{head}: cannot read the pins: `series` is missing")
     pins, problems = {}, []
     for name, one in series.items():
         pin = one.get("pin") if isinstance(one, Mapping) else None

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 def find_workspace(start: Path) -> Path | None:
-    """Return the nearest `patchstack.yaml` in a directory or its parents. Return None if no directory has one."""
+    """Return the nearest `patchstack.yaml` in a directory or its parents. Return None if none exists."""
     for directory in (start, *start.parents):
         if (directory / FILE_NAME).is_file():
             return directory / FILE_NAME
@@ -37,16 +37,18 @@ def find_workspace(start: Path) -> Path | None:
 
 
 def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
-    """Read and validate a workspace file. Paths of patches and repositories are relative to `root`, by default the
-    directory of the file.
+    """Read and validate a workspace file.
 
-    Raises `ConfigError` that lists every complaint with its file and line.
+    Paths of patches and repositories are relative to `root`, by default the directory of the file. Raises a
+    `ConfigError` that lists every problem with its file and line.
     """
     from ruamel.yaml.comments import CommentedMap
 
     document = read_yaml(path)
     if not isinstance(document, CommentedMap):
-        raise WorkspaceUnusable(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
+        raise WorkspaceUnusable(
+            f"{path}:1: the workspace is not a mapping", hint="a workspace file starts with `series:`"
+        )
     problems: list[str] = []
     top = Node(document, path, "", problems)
     series = []
@@ -75,7 +77,7 @@ def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
 
 def _read_series(name: str, node: Node, root: Path) -> SeriesConfig:
     if not _NAME.match(name):
-        node.complain(None, "the name of a series may only have letters, digits, dots, dashes and underscores")
+        node.complain(None, "the name of a series may contain only letters, digits, dots, dashes and underscores")
     pin = node.text("pin", required=True)
     if pin and not FULL_ID.match(pin):
         node.complain("pin", "the pin must be a full commit id: 40 lower-case hexadecimal digits")
@@ -133,7 +135,7 @@ def _context(node: Node) -> int:
     context = node.integer("context", default=3)
     if not 1 <= context <= 25:
         node.complain(
-            "context", f"{context} is not from 1 to 25: without context, git apply cannot tell where a hunk goes"
+            "context", f"must be between 1 and 25, not {context}: without context, git apply cannot locate a hunk"
         )
     return context
 
@@ -161,7 +163,7 @@ def _read_lint(node: Node | None) -> LintPolicy:
 def _read_waiver(node: Node) -> Waiver:
     patch = node.integer("patch", default=-1)
     if patch < 0 and node.node.get("patch") is not None:
-        node.complain("patch", "must be the number of a patch; without the key, the waiver is for all patches")
+        node.complain("patch", "must be the number of a patch; a waiver without `patch` is for all patches")
     waiver = Waiver(
         rule=node.text("rule", required=True) or "",
         patch=None if patch < 0 else patch,
@@ -174,13 +176,13 @@ def _read_waiver(node: Node) -> Waiver:
 
 
 def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
-    """Return the variants of a separate file. Raises `ConfigError` that lists every complaint."""
+    """Read the variants in a separate file. Raises a `ConfigError` that lists every problem."""
     from ruamel.yaml.comments import CommentedMap
 
     document = read_yaml(path)
     problems: list[str] = []
     if not isinstance(document, CommentedMap):
-        raise WorkspaceUnusable(f"{path}:1: not a mapping", hint="it starts with `variants:`")
+        raise WorkspaceUnusable(f"{path}:1: not a mapping", hint="a file of variants starts with `variants:`")
     top = Node(document, path, "", problems)
     variants = read_variants(top)
     top.finish()
@@ -190,14 +192,14 @@ def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
 
 
 def read_variants(top: Node) -> tuple[VariantConfig, ...]:
-    """Return the `variants:` of a document. Complaints are added to the node."""
+    """Read the `variants:` of a document. Problems are added to the node."""
     node = top.mapping("variants")
     return tuple(_read_variant(name, one) for name, one in node.children()) if node is not None else ()
 
 
 def parse_size(text: str) -> int | None:
-    """Return a size such as `16GiB`, `16G`, `512M` or a plain number, in bytes. Units are powers of 1024. Return None
-    for any other string."""
+    """Parse a size such as `16GiB`, `16G`, `512M` or a plain number. Return it in bytes. Units are powers of 1024.
+    Return None for any other string."""
     match = _SIZE.match(text.strip())
     if match is None:
         return None
@@ -206,7 +208,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_time(text: str) -> float | None:
-    """Return a time such as `90s`, `30m` or `4h`, in seconds. Return None for any other string."""
+    """Parse a time such as `90s`, `30m` or `4h`. Return it in seconds. Return None for any other string."""
     match = _TIME.match(text.strip())
     return None if match is None else float(match.group(1)) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match.group(2)]
 
@@ -216,7 +218,7 @@ def _read_variant(name: str, node: Node) -> VariantConfig:
     if toolkit is not None and not toolkit.startswith("/"):
         node.complain("toolkit", f"{toolkit!r} is not an absolute path on the engine's machine")
     if platform is not None and platform not in PLATFORMS:
-        node.complain("platform", f"{platform!r} is none of {', '.join(PLATFORMS)}")
+        node.complain("platform", f"{platform!r} is not one of {', '.join(PLATFORMS)}")
     if arch is not None and not _ARCH.match(arch):
         node.complain("arch", f"{arch!r} is not a CUDA architecture such as 121a-real; put a number in quotes")
     limits = node.mapping("limits")

@@ -19,8 +19,10 @@ _WORDS = ("true", "false", "yes", "no", "on", "off", "null")
 
 
 def add_series(path: Path, config: SeriesConfig) -> None:
-    """Add a series to a new or existing workspace file. Comments and order are kept. Raises `ConfigError` for a file
-    that cannot be used, and `UsageError` if it already has a series with this name."""
+    """Add a series to a new or existing workspace file. Comments and order are preserved.
+
+    Raises `ConfigError` if the file cannot be used, and `UsageError` if the file already has a series with this name.
+    """
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -38,7 +40,9 @@ def add_series(path: Path, config: SeriesConfig) -> None:
         ]
     if path.exists():
         if any(series.name == config.name for series in read_workspace(path).series):
-            raise AlreadyExists(f"{path} already has a series {config.name}", hint="give another name with --name")
+            raise AlreadyExists(
+                f"{path} already has a series {config.name}", hint="choose a different name with --name"
+            )
         document = read_yaml(path)
     else:
         document = CommentedMap({"series": CommentedMap()})
@@ -52,14 +56,17 @@ def add_series(path: Path, config: SeriesConfig) -> None:
 
 
 def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
-    """Change the pin of a series, and its `fork_ref` unless the new one is None. All other bytes of the file are kept.
-    Raises `ConfigError` if the file cannot be used, or if it contains one of these values in an unsupported form."""
+    """Change the pin of a series, and also its `fork_ref` if a new one is given.
+
+    All other bytes of the file are preserved. Raises `ConfigError` if the file cannot be used, or if one of these
+    values has an unsupported form.
+    """
     wanted = {"pin": pin} if fork_ref is None else {"pin": pin, "fork_ref": fork_ref}
     with path.open(encoding="utf-8", newline="") as file:
         text = file.read()
     lines = text.split("\n")
     node = read_yaml(path)["series"][name]
-    # From the end, so that the other positions stay valid.
+    # Edit from the end, so that the other positions stay valid.
     for key, value in sorted(wanted.items(), key=lambda item: node.lc.value(item[0]), reverse=True):
         old = str(node[key])
         if old == value:
@@ -70,7 +77,7 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
         if not rest.startswith(f"{quote}{old}{quote}"):
             raise WorkspaceNotChanged(
                 f"{path}:{line + 1}: {key} has an unsupported form and was not changed",
-                hint=f"write {key}: {value} for series {name} by hand",
+                hint=f"edit the file: set {key} of series {name} to {value}",
             )
         lines[line] = lines[line][:column] + _scalar(value, quote) + rest[len(old) + 2 * len(quote) :]
     changed = "\n".join(lines)
@@ -79,8 +86,11 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
 
 
 def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequence[str]], note: str) -> None:
-    """Write the recorded sites of a check, by file. `note` says when and why they were recorded. All other settings are
-    kept. Raises `ConfigError` for a file that cannot be used, or that has no such check."""
+    """Write the recorded sites of a check to a workspace file.
+
+    `sites` maps each file to its sites. `note` states when and why they were recorded. All other settings are
+    preserved. Raises `ConfigError` if the file cannot be used, or has no such check.
+    """
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -110,8 +120,8 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
 
 
 def _scalar(value: str, quote: str) -> str:
-    """Return a string as YAML. `quote` is the quotation mark of the old value. Without one, quotes are added if YAML
-    could read the string as a different type."""
+    """Return a string as YAML. `quote` is the quotation mark of the old value. If it is empty, quotes are added if YAML
+    might read the string as a different value."""
     plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
     number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
     if quote or not plain or number or value.startswith("-"):
@@ -124,12 +134,12 @@ def _replace(path: Path, text: str) -> None:
     try:
         replace_file(path, text.encode())
     except OSError as error:
-        raise WorkspaceNotChanged(f"{path} cannot be written: {error}") from error
+        raise WorkspaceNotChanged(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _written(place: str | Path) -> str:
-    """Return a path or URL for a workspace file in the current directory. A path is relative if it goes up at most two
-    directories."""
+    """Return a path or URL as a workspace file in the current directory contains it. A path that goes up at most two
+    directories is relative."""
     text = str(place)
     if is_url(text):
         return text

@@ -92,5 +92,5 @@ def test_in_many_races_every_decision_that_says_accepted_is_in_the_series(toy: T
         assert race["accepted"] or set(race["refs"]) == {"child"}, "somebody wins every race that can be won"
         assert race["in_series"] == race["accepted"], race
         assert race["left"] == []
-    waited = sum("has the lock of this workspace" in text for race in found for text in race["told"])
+    waited = sum("holds the lock of this workspace" in text for race in found for text in race["told"])
     assert waited > RACES // 4, "the processes met each other"

@@ -1,2 +1,4 @@
-"""The kinds of workload. Each module has the settings, the command line, and a pure function for reading the
-figures."""
+"""Define the kinds of workload.
+
+Each module defines the settings, the command line, and a pure function that reads the figures.
+"""

@@ -1,5 +1,7 @@
-"""`batched`: measure prefill and decode of several sequences at once with llama-batched-bench, in total tokens per
-second."""
+"""`batched`: measure prefill and decode of several sequences at once with llama-batched-bench.
+
+The figures are total tokens per second.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ _DECODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A setting for whole numbers above 0: a YAML list, or a comma-separated string as for llama-batched-bench."""
+    """A setting for whole numbers above 0. The value is a YAML list, or a comma-separated string as for
+    llama-batched-bench."""
 
-    written: str = "whole numbers, as in 8,32,64"
+    written: str = "whole numbers, such as 8,32,64"
     option: Any = str
 
     def read(self, node: Node, name: str, models: Models) -> tuple[int, ...] | None:
@@ -41,23 +44,23 @@ class Counts:
     def convert(self, given: str, name: str, models: Models) -> tuple[int, ...]:
         words = [word.strip() for word in given.split(",")]
         if not all(word.isdecimal() and 0 < int(word) <= 1 << 20 for word in words) or len(set(words)) < len(words):
-            raise Refused(f"{given[:40]!r} is not a list of different whole numbers above 0, as in 8,32,64")
+            raise Refused(f"{given[:40]!r} is not a list of different whole numbers above 0, such as 8,32,64")
         return tuple(map(int, words))
 
 
 PROMPTS = Setting[tuple[int, ...]](
-    name="npp", form=Counts(), default=(128,), metavar="N,…", help="Prompt tokens of each sequence."
+    name="npp", form=Counts(), default=(128,), metavar="N,…", help="Number of prompt tokens per sequence."
 )
 GENERATED = Setting[tuple[int, ...]](
-    name="ntg", form=Counts(), default=(128,), metavar="N,…", help="Generated tokens of each sequence."
+    name="ntg", form=Counts(), default=(128,), metavar="N,…", help="Number of generated tokens per sequence."
 )
 PARALLEL = Setting[tuple[int, ...]](
-    name="npl", form=Counts(), default=(8, 32, 64, 128), metavar="N,…", help="Number of sequences at once."
+    name="npl", form=Counts(), default=(8, 32, 64, 128), metavar="N,…", help="Number of concurrent sequences."
 )
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload for the values of the settings."""
+    """Return the workload that the settings describe."""
     prompts, generated, parallel = values[PROMPTS], values[GENERATED], values[PARALLEL]
     shapes = [*itertools.product(prompts, generated, parallel)]
     model, own, env = values[MODEL], values[ARGS], values[ENV]
@@ -122,12 +125,14 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def reference(workload: Workload) -> Workload:
-    """Return the short reference workload: a fixed shape with the same model, limited to the largest shape of the
-    workload."""
+    """Return the short reference workload with the same model.
+
+    It runs one fixed shape. Each number of the shape is at most the largest of the workload.
+    """
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
     shapes = [(shape[0], shape[1], shape[2])]
-    loading = workload.args[: -len(arguments_of(shapes))]  # every shape has the same number of arguments
+    loading = workload.args[: -len(arguments_of(shapes))]  # all shapes have the same number of arguments
     return Workload(
         name="reference",
         kind=KIND.name,

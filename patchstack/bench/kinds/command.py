@@ -16,7 +16,8 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True)
 class FigurePatterns:
-    """A setting that maps row names to regular expressions: a YAML mapping, or options ROW=REGEX."""
+    """A setting that maps row names to regular expressions. The value is a YAML mapping, or a list of options
+    ROW=REGEX."""
 
     written: str = "a mapping of rows to regular expressions with one group"
     option: Any = list[str]
@@ -44,7 +45,7 @@ FIGURES = Setting[dict[str, str]](
     required=True,
     flag="--figure",
     metavar="ROW=REGEX",
-    help="A row, and a pattern that matches the output once; its one group is the figure (repeat).",
+    help="A row and its pattern. The pattern matches the output once, and its only group is the figure (repeat).",
 )
 BETTER = Setting[str](
     name="better",
@@ -60,7 +61,7 @@ UNIT = Setting[str](name="unit", form=Text(), default="", metavar="TEXT", help="
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload for the values of the settings."""
+    """Return the workload that the settings describe."""
     program, figures = program_of(values), values[FIGURES]
     return Workload(
         name=name,
@@ -102,7 +103,7 @@ def _problem(text: str) -> str | None:
         groups = re.compile(text).groups
     except re.error as error:
         return f"{text!r} is not a regular expression: {error}"
-    return None if groups == 1 else f"{text!r} has {groups} groups, and must have one for the figure"
+    return None if groups == 1 else f"{text!r} has {groups} groups; exactly one is required, for the figure"
 
 
 KIND = WorkloadKind(

@@ -15,7 +15,7 @@ from patchstack.observe.protocol import Observation
 PROGRAM = "llama-bench"
 _CLOSE = 1e-4
 PROMPTS = Setting[tuple[int, ...]](
-    name="prompt_tokens", form=Counts(), default=(512,), metavar="N,…", help="Lengths of prompts (-p)."
+    name="prompt_tokens", form=Counts(), default=(512,), metavar="N,…", help="Prompt lengths, in tokens (-p)."
 )
 GENERATED = Setting[tuple[int, ...]](
     name="generated_tokens", form=Counts(), default=(128,), metavar="N,…", help="Numbers of generated tokens (-n)."
@@ -26,7 +26,7 @@ REPETITIONS = Setting[int](
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload for the values of the settings."""
+    """Return the workload that the settings describe."""
     model, own, env = values[MODEL], values[ARGS], values[ENV]
     prompts, generated = values[PROMPTS], values[GENERATED]
     return Workload(

@@ -11,7 +11,7 @@ from patchstack.observe.protocol import Observation
 from patchstack.observe.sentinel import all_lines_of
 
 PROGRAM = "test-backend-ops"
-# tests/test-backend-ops.cpp, print_perf_console
+# Source: print_perf_console in tests/test-backend-ops.cpp
 _CASE = re.compile(r"^\s*([A-Z0-9_]+\(.*\)):\s+\d+ runs -\s+([0-9.]+) us/run -")
 OP = Setting[str](name="op", form=Text(), default="", required=True, metavar="OP", help="The operator.")
 BACKEND = Setting[str](
@@ -23,15 +23,15 @@ CASES = Setting[int](
     default=0,
     required=True,
     metavar="N",
-    help="Number of cases; a run with a different number is not used.",
+    help="Number of cases. A run with a different number is not used.",
 )
 PARAMETERS = Setting[str](
-    name="parameters", form=Text(), default="", metavar="REGEX", help="Only cases whose parameters match (-p)."
+    name="parameters", form=Text(), default="", metavar="REGEX", help="Run only the cases whose parameters match (-p)."
 )
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload for the values of the settings."""
+    """Return the workload that the settings describe."""
     env = values[ENV]
     only = ("-p", values[PARAMETERS]) if values[PARAMETERS] else ()
     return Workload(

@@ -41,7 +41,7 @@ def _metric_problem(text: str) -> str | None:
     if len(set(metrics)) < len(metrics):
         return f"{text!r} names a metric twice"
     if len({one in _RATES for one in metrics}) > 1:
-        return f"{text!r} has rates and latencies; a comparison can have only one of the two"
+        return f"{text!r} mixes rates and latencies; a comparison needs either rates or latencies"
     return None
 
 
@@ -51,13 +51,13 @@ def _arrivals_problem(text: str) -> str | None:
 
 METRIC = Setting[str](
     name="metric",
-    form=Text(written="a metric such as steady or itl_p50, or several with commas", check=_metric_problem),
+    form=Text(written="metrics such as steady or itl_p50, separated by commas", check=_metric_problem),
     default="steady",
     metavar="NAME",
-    help="Metrics to compare: steady, tps, ttft_p50, itl_p99, …; several rates, or several latencies, with commas.",
+    help="Metrics to compare, separated by commas: rates (steady, tps, …) or latencies (ttft_p50, itl_p99, …).",
 )
 CONCURRENCY = Setting[int](
-    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="Largest number of streams in flight."
+    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="Maximum number of concurrent streams."
 )
 REQUESTS = Setting[int](
     name="requests",
@@ -84,7 +84,7 @@ RATE = Setting[float](
     form=Number(written="a number, 0 or more", holds=lambda value: 0 <= value <= 1e6, problem="is not a rate"),
     default=0.0,
     metavar="R",
-    help="Requests a second in an open loop.",
+    help="Requests per second in an open loop.",
 )
 SEED = Setting[int](
     name="seed",
@@ -107,11 +107,11 @@ CLIENT_IMAGE = Setting[str](
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload for the values of the settings."""
+    """Return the workload that the settings describe."""
     model, own, env, streams = values[MODEL], values[ARGS], values[ENV], values[CONCURRENCY]
     arrivals, rate = values[ARRIVALS], values[RATE]
     if (arrivals in (POISSON, CONSTANT)) is not (rate > 0):
-        values.complain("rate", "set a rate for the arrivals poisson and constant, and only for these")
+        values.complain("rate", "set a rate only for the arrivals poisson and constant, which need one")
     metrics = tuple(values[METRIC].split(","))
     rate_metric = metrics[0] in _RATES
     loading = ("-ngl", str(values[GPU_LAYERS]), "-fa", values[FLASH_ATTENTION])

@@ -1,4 +1,4 @@
-"""Compute the figures of a run against a server, and check whether they are valid. Pure functions of the record."""
+"""Compute the figures of a run against a server, and check whether they are valid. All functions are pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAG_MS = 2.0
 LAG_OF_GAP = 0.1
 LAG_MOST_MS = 4.0
 """The limits for the client's lag at p99. The limit is a tenth of the median gap between tokens, but at least 2 ms and
-at most 4 ms. So the error of a time is at most 5 ms at p99, however slow the tokens are."""
+at most 4 ms. So the error of a time is at most 5 ms at p99, even if the tokens are slow."""
 LAG_MEDIAN_MS = 1.5
 FULL_CORE = 0.95
 _NAMED = 5
@@ -37,12 +37,12 @@ _MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTerms:
-    """The inputs of the figures besides the record.
+    """The inputs of the figures, apart from the record.
 
-    `arrivals` is the kind of arrivals. `concurrency` is the largest number of requests in flight; 0 means no limit.
-    `prefix` is the shared prefix of the prompts in tokens. `slo` has the bounds of goodput in ms. `compared` is true if
-    the run belongs to a comparison. Then no request may fail. Unless `no_counters` is set, the server's counters must
-    also agree with the client.
+    `arrivals` is the kind of arrivals. `concurrency` is the maximum number of requests in flight; 0 means no limit.
+    `prefix` is the shared prefix of the prompts in tokens. `slo` contains the goodput limits in ms. `compared` is true
+    if the run belongs to a comparison. Then no request may fail. Unless `no_counters` is set, the server's counters
+    must also agree with the client.
     """
 
     arrivals: str
@@ -62,7 +62,7 @@ class LoadTerms:
 class Crossed:
     """The client's sums and the increases of the server's counters. Each is None if unknown.
 
-    `server` is the kind of server. `agree` is true if sums and increases are equal, and None if one of them is unknown.
+    `server` is the kind of server. `agree` is true if the sums equal the increases, and None if one of them is unknown.
     """
 
     server: str
@@ -77,9 +77,9 @@ class Crossed:
 class Served:
     """A summary of a run. Latencies are in ms. A value is None if it is unknown.
 
-    `problems` are the reasons why the run is INVALID; empty if it is valid. `marks` are notes for the reader. `good` is
-    the number of requests that meet the bounds of goodput, and `goodput` is this number per second. `wall` is in
-    seconds. `more` has further figures of the server, by name.
+    `problems` lists the reasons why the run is INVALID; it is empty if the run is valid. `marks` lists notes for the
+    reader. `good` is the number of requests that meet the goodput limits, and `goodput` is this number per second.
+    `wall` is in seconds. `more` contains further figures of the server, by name.
     """
 
     problems: tuple[str, ...]
@@ -276,9 +276,9 @@ def _why_not(crossed: Crossed) -> str:
 
 
 def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:
-    """Yield a note for each of the first requests whose token count differs from the requested one.
+    """Yield a note for each request whose token count differs from the requested count.
 
-    If there are more such requests, one more note gives their number.
+    After the first `_NAMED` notes, one more note states the number of remaining requests.
     """
     others = [(number, got, wanted) for number, got, wanted in rows if got is not None and got != wanted]
     for number, got, wanted in others[:_NAMED]:
@@ -310,7 +310,7 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) ->
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
     """Return the counts of drafted tokens, accepted tokens and preemptions, if known.
 
-    If responses report token counts, these are used instead of the server's counters.
+    Token counts from the responses replace those of the server's counters.
     """
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}

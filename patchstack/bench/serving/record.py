@@ -1,5 +1,7 @@
-"""Read the client's record of a run, which is one compressed JSON document. Times are in ns since the start of the
-run."""
+"""Read the client's record of a run, which is one compressed JSON document.
+
+Times are in ns since the start of the run.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ _MOST = 2 << 30
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A request.
+    """The record of a request.
 
     `planned` is None if the request was sent when an earlier request ended. `began` is the time at which the client
-    started to connect. `times` and `counts` have the time and the server's token count of each chunk with content.
-    `prompt`, `cached`, `tokens`, `drafted` and `accepted` are token counts of the server. `failure` is empty if the
-    request was answered. `odd` counts unexpected events in the stream, by kind.
+    started to connect. `times` and `counts` contain the arrival time and the server's token count of each chunk with
+    content. `prompt`, `cached`, `tokens`, `drafted` and `accepted` are token counts of the server. `failure` is empty
+    if the request was answered. `odd` counts unexpected events in the stream, by kind.
     """
 
     number: int
@@ -43,8 +45,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The client's measurements of itself. `busiest_second` is the largest CPU time divided by wall time, over about a
-    second."""
+    """The client's measurements of itself. `busiest_second` is the largest ratio of CPU time to wall time, measured
+    over about one second."""
 
     samples: int
     lag_p50_ms: float
@@ -69,8 +71,8 @@ class CounterRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServeRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="patchstack.serve-record/1"):
-    """A run. `wall` is in ns. `shared` is the length of the longest common prefix of two prompts, in tokens; None if
-    unknown."""
+    """The record of a run. `wall` is in ns. `shared` is the length of the longest common prefix of two prompts, in
+    tokens; None if unknown."""
 
     python: str
     url: str
@@ -99,7 +101,7 @@ def unpacked(content: bytes) -> bytes:
 
 
 def read_record(content: bytes) -> ServeRecord:
-    """Return the record in the bytes of a file. Raises `NotHeldError` if they are damaged."""
+    """Parse the record in the bytes of a file. Raises `NotHeldError` if the record is damaged."""
     try:
         return msgspec.json.decode(unpacked(content), type=ServeRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -104,7 +104,7 @@ def test_without_a_fork_the_lock_is_expected(tmp_path: Path) -> None:
         (("  paged:\n", "  paged: 7\n  other:\n"), ["2: series.paged: not a mapping of keys to values"]),
         (
             ("  paged:", "  'a b':"),
-            ["the name of a series may only have letters, digits, dots, dashes and underscores"],
+            ["the name of a series may contain only letters, digits, dots, dashes and underscores"],
         ),
         (
             ("    pin:", "    fork: ../fork\n    pin:"),
@@ -176,7 +176,7 @@ def test_what_is_no_workspace_is_told_so(tmp_path: Path, run_cli: RunCli, text: 
 
 def test_an_empty_workspace_says_how_one_begins(tmp_path: Path, run_cli: RunCli) -> None:
     written(tmp_path, "")
-    assert run_cli("verify").stderr.endswith("\n\nhint: it starts with `series:`\n")
+    assert run_cli("verify").stderr.endswith("\n\nhint: a workspace file starts with `series:`\n")
 
 
 @pytest.mark.parametrize(("text", "words"), [("series:\n", "series is empty"), ("series: {}\n", "is empty")])

@@ -105,7 +105,7 @@ def test_arguments_are_given_one_by_one_or_as_a_list(settings: tuple[str, ...]) 
 
 @pytest.mark.parametrize("text", ["[1]", "[", "[]x", '["-b", 512]'])
 def test_a_list_of_other_things_than_texts_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="not a JSON array of texts") as raised:
+    with pytest.raises(UsageError, match="not a JSON array of strings") as raised:
         declared("llama-bench", f"args={text}")
     assert raised.value.hint == """for example: --set args='["-b","512"]'"""
 

@@ -65,7 +65,7 @@ def test_several_metrics_of_one_kind_are_rows_of_one_comparison() -> None:
 @pytest.mark.parametrize(
     ("metrics", "words"),
     [
-        ("itl_p50,tps", "has rates and latencies; a comparison can have only one of the two"),
+        ("itl_p50,tps", "mixes rates and latencies; a comparison needs either rates or latencies"),
         ("itl_p50,itl_p50", "names a metric twice"),
         ("itl_p50,itl_p42", "'itl_p42' is not one of tps, steady"),
         ("", "'' is not one of tps, steady"),

@@ -212,7 +212,7 @@ def test_a_file_whose_build_is_said_to_be_of_another_source_is_refused(
 def test_a_file_with_a_changed_plan_is_refused_and_writes_nothing(built: tuple[Stored, Stored], tmp_path: Path) -> None:
     document = packed(built)
     document["plan"]["rows"][0]["margin"] = 0.0001
-    with pytest.raises(ConfigError, match="was changed after it was made"):
+    with pytest.raises(ConfigError, match="was changed: it does not match its name"):
         taken_in(document, tmp_path)
     assert not (tmp_path / "comparisons").exists()
 
@@ -233,7 +233,7 @@ def test_a_file_cannot_replace_a_run_that_is_here(built: tuple[Stored, Stored], 
     document = packed(built)
     taken_in(document, tmp_path)
     document["runs"][0]["outputs"]["stdout"] = "cmF0ZTogOTk5OQo="
-    with pytest.raises(ConfigError, match="exists here with different output"):
+    with pytest.raises(ConfigError, match="already exists with different output"):
         taken_in(document, tmp_path)
 
 
