@@ -4,8 +4,8 @@
     New-Gate: kv-paged
 
 The first patch that names a switch declares this switch. Later patches that name the switch change its effect. A new
-gate must FAIL without its patch and PASS with it. `New-Gate: SUITE/NAME` names the gate of one suite, if
-several suites have a gate with this name.
+gate must FAIL without its patch and PASS with it. If several suites have a gate with the same name, the trailer is
+`New-Gate: SUITE/NAME`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Brought:
     """The switches and gates that one patch adds.
 
     `commit` and `subject` are the id and subject of the fork commit. Each is empty if the patch file does not record
-    it. `switches` are the values of `Switch` that no earlier patch has. `gates` are the values of `New-Gate`, in the
-    form `NAME` or `SUITE/NAME`.
+    it. `switches` lists the values of `Switch` that no earlier patch names. `gates` lists the values of `New-Gate`, in
+    the form `NAME` or `SUITE/NAME`.
     """
 
     commit: str
@@ -41,7 +41,7 @@ class Brought:
 def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, ...]:
     """Return the switches and gates that each commit of a series adds.
 
-    `commits` are pairs of an id and a commit object. The first is the child of the pin.
+    `commits` contains pairs of a commit id and a commit object, starting with the child of the pin.
     """
     found: list[Brought] = []
     known: set[str] = set()

@@ -13,8 +13,8 @@ from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 class ForkHistory:
     """The commits of the fork since the pin along first parents, oldest first.
 
-    `merges` are the commits with several parents. `name` is the repository and ref as the user wrote them. `branch` is
-    the ref alone.
+    `merges` contains the commits with several parents. `name` is the repository and ref as the user wrote them.
+    `branch` is the ref alone.
     """
 
     name: str
@@ -58,8 +58,8 @@ def read_fork(
         except MissingObject:
             if repository.shallow:
                 raise ShallowHistory(
-                    f"{repository.name} is shallow: its history ends before the pin {pin.oid[:12]}",
-                    hint=f"git -C {repository.name} fetch --deepen=1000",
+                    f"{repository.name} is shallow: its history does not reach the pin {pin.oid[:12]}",
+                    hint=f"run 'git -C {repository.name} fetch --deepen=1000'",
                 ) from None
             raise
     commits.reverse()
@@ -68,16 +68,17 @@ def read_fork(
 
 
 def check_pushed(repository: Repository, head: str, *branches: str, required: bool) -> str | None:
-    """Return a warning if the commit is on no branch of a remote, as last fetched. Return None otherwise.
+    """Return a warning if no remote-tracking branch contains the commit. Return None otherwise.
 
-    With `required`, raises `NotHeldError` instead of returning the warning.
+    The remote-tracking branches are as last fetched. With `required`, raises `NotHeldError` instead of returning the
+    warning.
     """
     behind = _unpushed(repository, head, branches)
     if behind is None:
         return None
     told = f"the fork is not pushed: {behind}"
     if required:
-        raise NotDescended(told, hint=f"git -C {repository.name} push, then run this command again")
+        raise NotDescended(told, hint=f"run 'git -C {repository.name} push', then run this command again")
     return told
 
 
@@ -113,15 +114,14 @@ def _no_descent(repository: Repository, ref: str, branch: str, pin: Commit) -> E
         # The pin is reachable, but not along first parents: it was merged into the fork.
         return NotDescended(
             f"the fork {repository.name} {branch} has merged the pin {pin.oid[:12]} instead of being rebased onto it",
-            hint="rebase the fork onto the pin (one commit is one patch), "
-            "or compare the last tree alone with --tree-only",
+            hint="rebase the fork onto the pin, or compare only the last tree with --tree-only",
         )
     if repository.shallow:
         return ShallowHistory(
-            f"{repository.name} is shallow: its history ends before the pin {pin.oid[:12]}",
-            hint=f"git -C {repository.name} fetch --deepen=1000",
+            f"{repository.name} is shallow: its history does not reach the pin {pin.oid[:12]}",
+            hint=f"run 'git -C {repository.name} fetch --deepen=1000'",
         )
     return NotDescended(
         f"the fork {repository.name} {branch} does not descend from the pin {pin.oid[:12]}",
-        hint="the pin may be older or newer than the fork's base: git merge-base shows where they diverge",
+        hint="the pin may be older or newer than the fork's base: run 'git merge-base' to see where they diverge",
     )

@@ -22,16 +22,16 @@ FILE_NAME = "series.lock"
 SCHEMA = "patchstack.lock/1"
 _NEWER = "; a newer patchstack wrote it"
 _LARGEST_OTHER = 8 << 20
-"""The largest lock in bytes that is parsed as YAML.
+"""The maximum size in bytes of a lock that is parsed as YAML.
 
-This is needed for locks that do not have `export`'s form, for example after a manual merge.
+Only a lock that differs from `export`'s form is parsed as YAML, for example after a manual merge.
 """
 _FIELD = re.compile(r' *(?:- )?(\w+):(?: "([^"\\]*)"| \[([\d, ]*)\]| [\w./]+)?\Z')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedPatch:
-    """The entry of the lock for a patch.
+    """A patch in the lock.
 
     `sha256` is the SHA-256 of the file. `commit` is the fork commit, and `tree` is the prefix tree. `patch_id` is git's
     patch-id, `id` is an id that does not change when the commit is rewritten, and `object` is the raw commit object.
@@ -49,7 +49,7 @@ class LockedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedPatch(LockedPatch):
-    """A patch that was taken out of the series for some time.
+    """A patch that was temporarily removed from the series.
 
     `text` is the content of the patch file. The patch's number stays reserved.
     """
@@ -62,8 +62,9 @@ class ParkedPatch(LockedPatch):
 class Lock:
     """The lock of a series.
 
-    `head` is the head commit of the fork, and `tree` its tree. The whole series must produce that tree. `retired` are
-    numbers of former patches, which are never reused. `parked` are patches that were taken out for some time.
+    `head` is the head commit of the fork, and `tree` is its tree. The whole series must produce that tree. `retired`
+    contains the numbers of former patches, which are never reused. `parked` contains the patches that were temporarily
+    removed.
     """
 
     path: Path
@@ -118,7 +119,7 @@ def _rendered(patch: LockedPatch) -> list[str]:
 
 
 def read_lock(directory: Path) -> Lock | None:
-    """Return the lock of a series. Return None if it has no lock.
+    """Return the lock of a series. Return None if the series has no lock.
 
     Raises `ConfigError` for a lock that cannot be used.
     """
@@ -140,7 +141,7 @@ def read_lock(directory: Path) -> Lock | None:
 def parked_notes(directory: Path) -> list[str]:
     """Return a sentence for each parked patch.
 
-    The list is empty if the lock cannot be read: other code reports this error.
+    The list is empty if the lock cannot be read. Other code reports this error.
     """
     with contextlib.suppress(ConfigError):
         lock = read_lock(directory)
@@ -151,8 +152,7 @@ def parked_notes(directory: Path) -> list[str]:
 def _as_rendered(path: Path, data: bytes) -> Lock | None:
     """Return the lock from a file that is exactly as `export` writes it. Return None for any other file.
 
-    This saves time: a YAML parser takes longer for the lock than verify takes for the series. The result is valid only
-    if rendering it gives the same bytes.
+    A YAML parser would take longer than verifying the series. The result is used only if it renders to the same bytes.
     """
     fields: list[tuple[str, str]] = []
     for line in data.decode("utf-8", "replace").splitlines()[1:]:
@@ -211,7 +211,7 @@ def _checked(path: Path, document: object) -> Lock:
     def text(holder: Mapping[object, object], key: str, where: str, *, oid: bool = True) -> str:
         value = holder.get(key)
         if not isinstance(value, str) or (oid and not FULL_ID.match(value)):
-            problems.append(f"{where}.{key}: {'not a full commit or tree id' if oid else 'not text'}")
+            problems.append(f"{where}.{key}: {'not a full commit or tree id' if oid else 'not a string'}")
             return ""
         return value
 
@@ -262,7 +262,7 @@ def _checked(path: Path, document: object) -> Lock:
         retired = []
     files = [patch.file for patch in patches]
     both = sorted({one.file for one in parked} & set(files))
-    problems += [f"parked: {file} is in the series as well" for file in both]
+    problems += [f"parked: {file} is also in the series" for file in both]
     problems += [f"patches: {file} is listed {count} times" for file, count in Counter(files).items() if count > 1]
     if files != sorted(files, key=os.fsencode):
         problems.append("patches: they are not in the order of their file names, in which they are applied")
@@ -293,8 +293,8 @@ def _decoded(text: str, where: str, problems: list[str]) -> bytes:
 def after_merge(directory: Path) -> str:
     """Return the hint for a series that was merged from two clones, if both had assigned the same numbers."""
     return (
-        f"after a merge of two clones that both exported, 'git restore --source=HEAD --staged --worktree {directory}' "
-        "keeps one side; put the other side's commits onto the fork and export: they get the next numbers"
+        f"if both clones exported before the merge, run 'git restore --source=HEAD --staged --worktree {directory}' "
+        "to keep one side, add the other side's commits to the fork, and export them with the next numbers"
     )
 
 
@@ -307,9 +307,9 @@ def _has_conflict(path: Path) -> bool:
 
 
 def _unusable(path: Path, problems: list[str]) -> ConfigError:
-    hint = "it is generated: restore it from version control; or remove it, which loses its retired numbers, and export"
+    hint = "restore it from version control; or remove it and export again, which loses the retired numbers"
     if _has_conflict(path):
         problems, hint = ["it has the conflict markers of a merge"], after_merge(path.parent)
     elif any(problem.endswith(_NEWER) for problem in problems):
-        hint = "use the patchstack that wrote it, or a newer one"
+        hint = "use the patchstack version that wrote it, or a newer version"
     return LockUnusable(f"{path} cannot be used", problems=problems, hint=hint)

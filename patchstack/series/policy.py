@@ -25,15 +25,15 @@ _AT_ONCE = 200
 def policy_from(head: Path, source: str) -> Iterator[Workspace]:
     """Open the workspace at `head` with the policy of `source`, inside a `with` block.
 
-    `source` is a file if its name ends in `.yaml` or `.yml`, and otherwise a commit. Whether a file with this name
-    exists does not matter, because a change under review could add a file with the name of a commit.
+    `source` is a file if its name ends in `.yaml` or `.yml`. Otherwise, it is a commit. It is not checked whether a
+    file with this name exists, because a change under review could add a file with the name of a commit.
 
     Raises `MissingError` for a commit that is missing or has no workspace file, and `ConfigError` for a policy that
     cannot be used.
     """
     if source.endswith(_FILES):
         if not Path(source).is_file():
-            raise NotFetchable(f"no policy file at {source}", hint="name a workspace file, or a commit")
+            raise NotFetchable(f"no policy file at {source}", hint="give the path of a workspace file, or a commit")
         found = governed(head, Path(source), source)
         _refuse_brought(found)
         yield found
@@ -61,8 +61,8 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not asked.ok:
         raise NotFetchable(
-            f"the commit {ref}, which holds the policy, is missing",
-            hint="fetch it: in CI, check out with fetch-depth: 2 (a pull request's merge) or 0",
+            f"the commit {ref}, which contains the policy, is missing",
+            hint="fetch the commit; in CI, check out with fetch-depth: 2 (a pull request's merge) or 0",
         )
     commit = asked.stdout.decode("ascii").strip()
     prefix = "" if below == root else f"{below.relative_to(root)}/"
@@ -76,7 +76,7 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
     flat = directory / head.name
     flat.write_bytes(content)
     names = sorted(name for name in set(named_files(flat)) if not name.startswith("/"))
-    # A name with any number of `..` stays in this directory, where only this user can add files.
+    # The nesting keeps names with `..` inside this directory, where only this user can add files.
     up = max((PurePosixPath(name).parts.count("..") for name in names), default=0)
     top = directory.joinpath("top", *["below"] * up)
     policy = top / prefix / head.name
@@ -155,7 +155,7 @@ def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]
 
 
 def _changed_files(policy: Path, top: Path, root: Path) -> Iterator[str]:
-    """Yield the files named by the policy that differ in the checkout. The workspace file is at `root`."""
+    """Yield the files that the policy names and that differ in the checkout. `root` contains the workspace file."""
     for path in sorted(top.rglob("*")):
         if path == policy or not path.is_file():
             continue

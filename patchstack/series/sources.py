@@ -1,6 +1,6 @@
-"""Open the repositories for verifying a series, from paths or URLs.
+"""Open the repositories that are needed to verify a series: upstream with the pin, and the fork.
 
-These are upstream, which has the pin, and the fork.
+Each repository is a path or a URL.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The opened sources.
+    """The opened repositories.
 
-    They have the objects of all repositories, the pin, and upstream's repository. For a URL, that is the clone in the
-    cache. If a fork was named, they also have its commits and its repository.
+    `objects` contains the objects of all repositories. `base` is the pin. `upstream` is upstream's repository; for a
+    URL, it is the clone in the cache. `fork` and `fork_repository` are None if no fork was given.
     """
 
     objects: Objects
@@ -56,11 +56,11 @@ def open_sources(
 
     Missing contents that the series needs are fetched in advance. With `head_only`, only the fork's head is read. The
     fork's history may then include merges, and does not have to descend from the pin. `recreate` is the name of the
-    series in the workspace, for the hint that tells how to recreate a missing fork. `beside` is a fork that is used
-    only for hints, because its clone may know the URL of upstream.
+    series in the workspace. It is used in the hint that shows how to recreate a missing fork. `beside` is a fork that
+    is used only for hints, because its clone may contain the URL of upstream.
 
-    Raises `NotARepository`. Raises `MissingError` for a missing repository, ref or object, and `NotHeldError` for a
-    fork that does not descend from the pin.
+    Raises `NotARepository` for a path that is not a repository. Raises `MissingError` for a missing repository, ref or
+    object, and `NotHeldError` for a fork that does not descend from the pin.
     """
     objects = Objects()
     remotes = [Remote.at(upstream, cache)]
@@ -90,7 +90,7 @@ def open_sources(
 def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
     """Return the error for an upstream whose path does not exist.
 
-    If the fork's clone knows the URL of upstream, the hint is a command that clones it.
+    If the fork's clone contains the URL of upstream, the hint is a command that clones it.
     """
     url = None
     if fork is not None and not is_url(fork):
@@ -98,10 +98,10 @@ def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
             url = Remote(fork, upstream.cache).origin("upstream")
     clone = "clone upstream there"
     if url is not None:
-        clone = f"git clone {shlex.quote(shown_url(url))} {shlex.quote(upstream.where)}"
+        clone = f"run 'git clone {shlex.quote(shown_url(url))} {shlex.quote(upstream.where)}'"
     return CloneMissing(
         f"there is no upstream at {upstream.where}: no such file or directory",
-        hint=f"{clone}, or name another repository as upstream",
+        hint=f"{clone}, or choose a different repository as upstream",
     )
 
 
@@ -110,7 +110,8 @@ def _missing_fork(
 ) -> PatchstackError:
     """Return the error for a fork that could not be opened.
 
-    The hint tells how to recreate the fork if its directory or branch does not exist and the lock has its commits.
+    If its directory or branch does not exist and the lock contains its commits, the hint shows how to recreate the
+    fork.
     """
     if is_url(fork):
         return error
@@ -121,20 +122,20 @@ def _missing_fork(
     lock = _recreatable(series.directory, base) if name is not None else None
     hint = error.hint
     if lock is not None and name is not None and absent:
-        hint = f"{_command('checkout', name, fork)} recreates it from pin, series and lock"
+        hint = f"run '{_command('checkout', name, fork)}' to recreate the fork from pin, series and lock"
     elif lock is not None and name is not None and lock.branch == ref.removeprefix("refs/heads/"):
         directory = f"{fork.rstrip('/')}-{lock.branch.replace('/', '-')}"
         command = _command("checkout", name, directory, "--worktree-of", fork)
-        hint = f"{command} recreates the branch from pin, series and lock"
+        hint = f"run '{command}' to recreate the branch from pin, series and lock"
     elif absent:
-        hint = "clone the fork there, or name its repository with fork: in patchstack.yaml"
+        hint = "clone the fork there, or set fork in patchstack.yaml to its repository"
     return CloneMissing(error.message, hint=hint, problems=error.problems)
 
 
 def _recreatable(directory: Path, base: Commit) -> Lock | None:
     """Return the lock of a series if it can recreate the fork. Return None otherwise.
 
-    The lock must belong to this pin and have the commits.
+    The lock must belong to this pin and contain the commits.
     """
     if not (directory / FILE_NAME).exists():
         return None
@@ -151,7 +152,7 @@ def _command(*words: str) -> str:
 
 
 def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], base: Commit, series: Series) -> None:
-    """Fetch missing objects on demand. The first fetch takes everything that the series will need."""
+    """Fetch missing objects on demand. The first fetch includes all objects that the series will need."""
     fetch = fetch_into_cache(objects, cache, [remote.source for remote in remotes])
     ahead: list[str] | None = None
 

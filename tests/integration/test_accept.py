@@ -419,7 +419,7 @@ def test_a_candidate_that_no_remote_has_is_refused_before_anything_is_built(toy:
         code, stdout, stderr = accept(toy, *option)
         assert (code, stdout) == (1, "")
         assert f"error: the fork is not pushed: server/product does not have {commit[:12]}" in stderr
-        assert f"hint: git -C {toy.fork.repo.path} push, then run this command again" in stderr
+        assert f"hint: run 'git -C {toy.fork.repo.path} push', then run this command again" in stderr
     assert not (places.cache / "builds").exists(), "the check comes before the builds"
     assert not (toy.root / "ledger").exists()
     assert len(patches(toy)) == 2

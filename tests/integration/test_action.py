@@ -117,7 +117,7 @@ def test_the_policy_may_be_named_and_must_be_there(product: Product) -> None:
     assert ran.ok, ran.log
     gone = product.act(command="verify", expect="fork", policy_from="origin/gone")
     assert gone.steps[-2].outcome == "failure"
-    assert "the commit origin/gone, which holds the policy, is missing" in errors(gone)[0].data
+    assert "the commit origin/gone, which contains the policy, is missing" in errors(gone)[0].data
     assert gone.outputs["holds"] == "unknown"
 
 

@@ -270,7 +270,7 @@ def test_a_lock_of_a_newer_version_is_left_alone(
         assert patchstack("export", *options) == 2
         told = capsys.readouterr().err
         assert "schema: 'patchstack.lock/2', not 'patchstack.lock/1'; a newer patchstack wrote it" in told
-        assert "hint: use the patchstack that wrote it, or a newer one" in told
+        assert "hint: use the patchstack version that wrote it, or a newer version" in told
     assert files(fork.series) == before
 
 

@@ -1,7 +1,7 @@
-"""The depth of the names in a patch: the N of `git apply -pN`.
+"""Rewrite the names in a patch, from any depth to depth 1. The depth is the N of `git apply -pN`.
 
-All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. In a patch of a different depth, only
-the names are rewritten to that form.
+All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. Only the names of a patch are
+rewritten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class TooShallow(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Diff:
-    """The lines of one diff that name its file. The fields are line indices from 0."""
+    """The lines that name the file of one diff, as indices from 0. `makes` and `deletes` are true if the diff creates
+    or deletes the file."""
 
     git: int | None = None
     old: int | None = None
@@ -49,14 +50,14 @@ class _Diff:
 def looks_usual(data: bytes) -> bool:
     """Return whether the first diff of a patch names its file as git does: with a leading `a/`."""
     if b"\ndiff --git a/" in data or (b"diff --git " not in data and b"--- " not in data):
-        return True  # a quick test that does not read every line
+        return True  # a quick test that is enough for most patches
     return _USUAL.search(data) is not None or _ANY.search(data) is None
 
 
 def rewritten(data: bytes, depth: int) -> bytes:
-    """Return the patch with its names rewritten for -p1. The given patch has names for `-pN`, N being `depth`.
+    """Return the patch with its names rewritten for -p1. The given patch has names for `-pN`, with N = `depth`.
 
-    Raises `TooShallow`.
+    Raises `TooShallow` for a name with too few directories.
     """
     if depth == DEFAULT:
         return data
@@ -69,7 +70,7 @@ def rewritten(data: bytes, depth: int) -> bytes:
                     _placed(name, depth, side, diff.git) for name, side in zip(pair, (b"a/", b"b/"), strict=True)
                 )
         for at in diff.moved if depth else ():
-            # These names have no a/ or b/, so git strips one path component fewer.
+            # These names have no a/ or b/, so git strips one fewer path component.
             head = _MOVED.match(lines[at])
             assert head is not None
             lines[at] = head.group(0) + _shortened(lines[at][head.end() :], depth - 1, depth - 1, at)
@@ -136,7 +137,7 @@ def _fits(steps: Sequence[_Step], tree: TreeOverlay, depth: int) -> bool:
 
 
 def _diffs(lines: list[bytes]) -> list[_Diff]:
-    """Yield every diff in a patch. Lines inside hunks are skipped, because a removed line may look like a name."""
+    """Return every diff in a patch. Lines inside hunks are skipped, because a removed line may look like a name."""
     found: list[_Diff] = []
     at = 0
     while at < len(lines):
@@ -185,8 +186,8 @@ def _after_hunks(lines: list[bytes], at: int) -> int:
 def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
     """Return the two names of a `diff --git` line, as written.
 
-    If exactly one split names the same file on both sides at `depth`, use this split. Otherwise, use the split if only
-    one is possible. Return None if neither applies.
+    Names may contain spaces, so there may be several ways to split the line. A split that names the same file on both
+    sides at `depth` is preferred. Return None if this leaves no split or more than one.
     """
     text = text.rstrip(b"\r")
     if text[:1] == b'"':
@@ -238,7 +239,7 @@ def _plain(name: bytes) -> bytes:
 
 
 def _cut(name: bytes, depth: int) -> bytes:
-    """Return a name without its first directories. Return an empty name if it has too few."""
+    """Return a name without its first directories. Return an empty name if it has too few directories."""
     for _ in range(depth):
         name = name.partition(b"/")[2]
     return name.lstrip(b"/")

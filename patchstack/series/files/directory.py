@@ -1,4 +1,4 @@
-"""A series on disk: the ordered patch files of one directory."""
+"""Read a series from disk: the ordered patch files of one directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patchstack.series.lock import FILE_NAME as LOCK
 from patchstack.series.lock import after_merge
 from patchstack.workspace import SeriesConfig
 
-# git apply refuses patches of this size and above (apply.c, MAX_APPLY_SIZE).
+# git apply refuses patches of this size or larger (apply.c, MAX_APPLY_SIZE).
 LARGEST_PATCH = 1024 * 1024 * 1023
 
 
@@ -29,10 +29,10 @@ class PatchFile:
     """One patch of a series.
 
     `file` is the path in the directory. For a patch of a mailbox, `#` and the position in the mailbox follow the path.
-    `number` is the number in the file's name, or None if the name has no number. `number` is never a position.
+    `number` is the number in the file's name, or None if the name has no number. It is never the position of the patch.
 
-    `commit` is the fork commit that the header of the patch names, if any. `data` is the unpacked text, with names for
-    -p1. It is None if the file is too large for a patch. `strip` is the N of `-pN` if a `series` file gave it.
+    `commit` is the fork commit that the header of the patch names, if any. `data` is the uncompressed text, with names
+    for -p1. It is None if the file is too large for a patch. `strip` is the N of `-pN` if a `series` file sets it.
     """
 
     file: str
@@ -51,7 +51,7 @@ class PatchFile:
 class Series:
     """The patches of a directory in the order in which they are applied.
 
-    `left` lists files of the directory that are not applied. `notes` are remarks on the applied files.
+    `left` lists the files of the directory that are not applied. `notes` contains remarks on the applied files.
     """
 
     name: str
@@ -68,9 +68,8 @@ class Series:
     def up_to(self, which: int | str) -> Series:
         """Return the series up to and including the patch with this number or name.
 
-        0 means no patches, which is the pin, unless a patch has the number 0.
-
-        Raises `ConfigError` if no patch matches, or more than one.
+        0 means the pin without patches, unless a patch has the number 0. Raises `ConfigError` if no patch or more than
+        one patch matches.
         """
         place = self.place_of(which)
         return replace(self, patches=self.patches[: place + 1])
@@ -78,9 +77,7 @@ class Series:
     def place_of(self, which: int | str) -> int:
         """Return the position of a patch, from 0, by number or name.
 
-        Return -1 for 0 if no patch has the number 0.
-
-        Raises `ConfigError` if no patch matches, or more than one.
+        Return -1 for 0 if no patch has the number 0. Raises `ConfigError` if no patch or more than one patch matches.
         """
         if isinstance(which, str) and not (which.isascii() and which.isdigit()):
             files = [patch.file for patch in self.patches]
@@ -95,7 +92,7 @@ class Series:
             raise NoSuchPatch(
                 f"{self.name}: more than one patch has number {number}",
                 problems=files,
-                hint=f"say which by its name: {stem_of(files[0])}",
+                hint=f"use the name of the patch, for example {stem_of(files[0])}",
             )
         if found or number == 0:
             return found[0] if found else -1
@@ -114,10 +111,8 @@ class Series:
     def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
         """Return the series with the names in its patches rewritten for -p1.
 
-        The depth of the names is set in the `series` file, or otherwise by `strip`. If neither sets the depth, the only
-        depth at which all files are in the tree is used.
-
-        Raises `ConfigError` for names with too few directories.
+        A depth that is set in the `series` file takes precedence over `strip`. If neither is set, and all files are in
+        the tree at only one depth, this depth is used. Raises `ConfigError` for names with too few directories.
         """
         free = [patch for patch in self.patches if patch.strip is None and not patch.anchored and patch.data]
         if strip is None:
@@ -157,15 +152,15 @@ def _at_depth(patch: PatchFile, strip: int, problems: list[str]) -> PatchFile:
 def configured_series(config: SeriesConfig) -> Series:
     """Read the patches of a configured series.
 
-    Raises the errors of `load_series`. If there are no patches yet, the hint tells how to create them.
+    Raises the errors of `load_series`. If there are no patches yet, the hint shows how to create them.
     """
     if config.patches.is_dir() and patch_names(config.patches):
         return load_series(config.patches, config.name)
     hint = None
     if config.listed and config.fork is not None:
-        hint = f"patchstack export {config.name} writes them from the fork"
+        hint = f"run 'patchstack export {config.name}' to write them from the fork"
     elif config.listed:
-        hint = f"name the fork with fork: and fork_ref: in patchstack.yaml, then run patchstack export {config.name}"
+        hint = f"set fork and fork_ref in patchstack.yaml, then run 'patchstack export {config.name}'"
     if hint is None or (config.patches.exists() and (not config.patches.is_dir() or os.listdir(config.patches))):
         return load_series(config.patches, config.name)
     raise NoPatches(f"there are no patches in {config.patches}", hint=hint)
@@ -179,7 +174,7 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     """
     name = name or directory.name
     if not directory.is_dir():
-        raise NoPatches(f"{directory} is not a directory", hint="name the directory that holds the .patch files")
+        raise NoPatches(f"{directory} is not a directory", hint="choose the directory that contains the .patch files")
     exported = (directory / LOCK).exists()
     order = read_order(directory, ordered=exported)
     if not order.files:
@@ -197,7 +192,7 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     series = Series(name=name, directory=directory, patches=tuple(patches), left=(*covers, *order.left))
     if exported:
         problems += [
-            f"number {number} is taken by more than one patch: "
+            f"more than one patch has number {number}: "
             + ", ".join(patch.file for patch in patches if patch.number == number)
             for number in sorted(series.shared_numbers)
         ]
@@ -213,7 +208,7 @@ def load_series(directory: Path, name: str | None = None) -> Series:
 class _Room:
     """The number of bytes that may still be decompressed for a series.
 
-    The limit is needed because small files can decompress to gigabytes.
+    The limit is needed because a small file can decompress to gigabytes.
     """
 
     LARGEST = 256 << 20
@@ -225,11 +220,13 @@ class _Room:
         """Count decompressed bytes. Raises `OSError` if the limit is exceeded."""
         self.left -= size
         if self.left < 0:
-            raise OSError(f"the packed patches of the series unpack to more than {self.LARGEST >> 20} MiB together")
+            raise OSError(
+                f"the compressed patches of the series decompress to more than {self.LARGEST >> 20} MiB in total"
+            )
 
 
 def _load(directory: Path, listed: Listed, covers: list[NotApplied], room: _Room) -> Iterator[PatchFile]:
-    """Yield the patches of one file. A mailbox has one patch for each mail. Cover letters are added to `covers`."""
+    """Yield the patches of one file. Each mail of a mailbox is a patch. Cover letters are added to `covers` instead."""
     path = directory / listed.file
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -248,9 +245,9 @@ def _load(directory: Path, listed: Listed, covers: list[NotApplied], room: _Room
         if listed.by_file and not mail.strip():
             covers.append(NotApplied(file=file, reason="it is empty"))
         elif is_cover(mail, number_of(listed.file) if len(mails) == 1 else None):
-            covers.append(NotApplied(file=file, reason="it is a cover letter: it holds no diff"))
+            covers.append(NotApplied(file=file, reason="it is a cover letter, without a diff"))
         elif len(mails) > 1 and not has_diff(mail):
-            covers.append(NotApplied(file=file, reason=f"the mail at line {line} holds no diff"))
+            covers.append(NotApplied(file=file, reason=f"the mail at line {line} contains no diff"))
         else:
             yield _patch(file, listed.strip, mail)
 

@@ -14,7 +14,7 @@ _HEAD = 64 * 1024
 def split_mails(data: bytes) -> list[tuple[int, bytes]]:
     """Return the mails of a mailbox in order, each with the line on which it begins, from 1.
 
-    A file that is not a mailbox, or has only one mail, is returned as one part.
+    A file that is not a mailbox, or has only one mail, is returned whole.
     """
     starts = [found.start() for found in _MAIL.finditer(data)] if b"\nFrom " in data else []
     if len(starts) < 2 or data[: starts[0]].strip():

@@ -1,8 +1,8 @@
-"""Names of patch files: suffixes, numbers, slugs. Only this module knows the suffixes.
+"""Parse and build the names of patch files: suffixes, numbers, slugs. Only this module defines the suffixes.
 
 `0007-fast-path.patch` is plain: git applies it. A patch that git would apply to the wrong place without an error has
-the suffix `.anchored`. Export writes these two forms. Series from other tools also have `.diff`, mailboxes, and
-compressed files: `0007-fast-path.patch.gz`.
+the suffix `.anchored`. Export writes these two forms. Series from other tools may also contain `.diff` files,
+mailboxes, and compressed files such as `0007-fast-path.patch.gz`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def is_anchored(file: str) -> bool:
 
 
 def packed_as(file: str) -> str | None:
-    """Return the compression of a file by its name: `gz`, `xz`, `bz2` or `zst`. Return None for a plain file."""
+    """Return the compression of a file by its name: `gz`, `xz`, `bz2` or `zst`. Return None for a file that is not
+    compressed."""
     found = next((suffix for suffix in (*_PACKED, _ZSTANDARD) if file.endswith(suffix)), None)
     return found and found[1:]
 
@@ -85,8 +86,7 @@ def make_name(number: int | None, slug: str, *, anchored: bool) -> str:
 def cut_slug(number: int, slug: str) -> str:
     """Return a slug cut in the same way as `git format-patch` cuts it.
 
-    git reserves space for its own suffix and one more character. This does not depend on the suffix that patchstack
-    uses.
+    git reserves space for its own suffix and one more character, so the result does not depend on patchstack's suffix.
     """
     return slug[: _LONGEST - len(make_name(number, "", anchored=False)) - 1]
 
@@ -103,7 +103,7 @@ def unpacked_name(file: str) -> str:
 
 
 def refreshed_name(file: str) -> str:
-    """Return the name of a patch in a refreshed copy. Such a copy has no compressed files and no mailboxes."""
+    """Return the name of a patch in a refreshed copy. Such a copy contains no compressed files and no mailboxes."""
     box, mark, place = file.rpartition("#")
     if mark:
         return f"{box[: len(box) - len(_base(box))]}{stem_of(box)}-{int(place):04d}{_PLAIN}"
@@ -114,9 +114,7 @@ def choose_by_name(which: str, files: Sequence[str]) -> int | None:
     """Return the position of the file that a word names.
 
     The word is the file's name, the name without suffix, or a unique prefix of the name. Return None if no name
-    matches.
-
-    Raises `ConfigError` if several names begin with the word.
+    matches. Raises `ConfigError` if several names begin with the word.
     """
     for names in ([*files], [_base(file) for file in files], [stem_of(file) for file in files]):
         if names.count(which) == 1:
@@ -124,7 +122,7 @@ def choose_by_name(which: str, files: Sequence[str]) -> int | None:
     found = [place for place, file in enumerate(files) if _base(file).startswith(which) and which]
     if len(found) > 1:
         raise NoSuchPatch(
-            f"{which} is the beginning of more than one name", problems=[files[place] for place in found[:_SPANS]]
+            f"more than one patch name begins with {which}", problems=[files[place] for place in found[:_SPANS]]
         )
     return found[0] if found else None
 

@@ -1,7 +1,7 @@
 """Find the patch files of a directory, their order, and the files that are not applied.
 
-A `series` file, as in quilt, gives the order. Without this file, names are sorted byte by byte, as by a shell glob in
-the C locale. Names without numbers do not determine the order, so an error asks for a `series` file.
+A `series` file sets the order, as in quilt. Without this file, names are sorted byte by byte, as by a shell glob in the
+C locale. Names without numbers do not determine the order. For such names, an error asks for a `series` file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MANY = 12
 class Listed:
     """A file to apply.
 
-    `file` is its path in the directory. `strip` is the N of its `-pN` option in a `series` file. `by_file` is true if a
-    `series` file lists it.
+    `file` is its path in the directory. `strip` is the N of its `-pN` option in a `series` file; None if it has none.
+    `by_file` is true if a `series` file lists it.
     """
 
     file: str
@@ -68,10 +68,9 @@ def has_patches(directory: Path) -> bool:
 def read_order(directory: Path, *, ordered: bool = False) -> Order:
     """Find the files to apply and their order.
 
-    `ordered` means that sorting by name is known to give the order.
-
-    Raises `MissingError` if the order is unknown or a listed file does not exist. Raises `ConfigError` for a `series`
-    file or a directory that cannot be used.
+    `ordered` is true if the sorted names are known to be in the right order. Raises `MissingError` if the order is
+    unknown or a listed file does not exist. Raises `ConfigError` for a `series` file or a directory that cannot be
+    used.
     """
     names = _names(directory)
     if FILE_NAME in names and (directory / FILE_NAME).is_file():
@@ -82,14 +81,14 @@ def read_order(directory: Path, *, ordered: bool = False) -> Order:
         raise OrderUnknown(
             f"the order of the patches in {directory} is unknown: no series file",
             problems=_told([one.file for one in left]),
-            hint=f"list them in {directory / FILE_NAME}, one name a line; or name the directory that has such a file",
+            hint=f"list them in {directory / FILE_NAME}, one name per line; or choose a directory with such a file",
         )
     unnumbered = [file for file in files if not begins_with_number(file)]
     if unnumbered and len(files) > 1 and not ordered:
         raise OrderUnknown(
             f"the order of the patches in {directory} is unknown: names without numbers, and no series file",
             problems=_told(unnumbered),
-            hint=f"list all of them in {directory / FILE_NAME}, one name a line, in the order to apply",
+            hint=f"list all of them in {directory / FILE_NAME}, one name per line, in the order of application",
         )
     return Order(files=tuple(Listed(file=file) for file in files), left=tuple(left))
 
@@ -109,7 +108,7 @@ def _quilt(directory: Path) -> Order:
         raise OrderUnknown(
             f"{path} lists files that do not exist",
             problems=missing,
-            hint="get them, or put a # before each line whose patch is not to be applied",
+            hint="add the files, or put a # before the lines of patches that are not to be applied",
         )
     listed = {entry.file for entry in entries}
     left = [
@@ -141,7 +140,8 @@ def _left(directory: Path, names: Sequence[str], files: Sequence[str]) -> Iterat
 
 
 def _below(directory: Path) -> Iterator[str]:
-    """Yield the files below a directory as relative paths. Hidden files are skipped, and links are not followed."""
+    """Yield the files below a directory as relative paths. Hidden files are skipped. Linked directories are not
+    searched."""
     for parent, below, names in os.walk(directory):
         below[:] = sorted((name for name in below if not name.startswith(".")), key=os.fsencode)
         for name in sorted(names, key=os.fsencode):
@@ -150,7 +150,7 @@ def _below(directory: Path) -> Iterator[str]:
 
 
 def _holds_patch(path: Path) -> bool:
-    """Return whether a file is named like a patch, or has a diff near its beginning."""
+    """Return whether a file is named like a patch, or contains a diff near its beginning."""
     if is_patch(path.name) or looks_like_patch(path.name):
         return True
     try:

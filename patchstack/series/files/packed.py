@@ -20,23 +20,25 @@ class Unpackable(Exception):
 
 
 def unpack(file: str, data: bytes) -> bytes:
-    """Return the text of a compressed patch file.
+    """Decompress a patch file. A file that is not compressed is returned unchanged.
 
-    The text has at most 64 MiB. A plain file is returned unchanged. Raises `Unpackable`.
+    Raises `Unpackable` if the file cannot be decompressed, or if its text is larger than 64 MiB.
     """
     match packed_as(file):
         case None:
             return data
         case "zst":
             command = f"zstd -d {quote(file)}"
-            raise Unpackable(f"Zstandard is not read here: {command} unpacks it to {unpacked_name(file)}")
+            raise Unpackable(
+                f"Zstandard is not supported; run '{command}' to decompress the file to {unpacked_name(file)}"
+            )
         case packed:
             try:
                 text = _UNPACK[packed](data)
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-                raise Unpackable(f"it cannot be unpacked: {error}") from error
+                raise Unpackable(f"it cannot be decompressed: {error}") from error
     if len(text) > LARGEST_UNPACKED:
-        raise Unpackable(f"it unpacks to more than {LARGEST_UNPACKED >> 20} MiB")
+        raise Unpackable(f"it decompresses to more than {LARGEST_UNPACKED >> 20} MiB")
     return text
 
 
@@ -52,14 +54,14 @@ def _bunzip2(data: bytes) -> bytes:
 
 def _unxz(data: bytes) -> bytes:
     if not data:
-        raise EOFError("the file is cut short")
+        raise EOFError("the file is truncated")
     text = b""
     while data and len(text) <= LARGEST_UNPACKED:
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
         text += stream.decompress(data, LARGEST_UNPACKED + 1 - len(text))
         if not stream.eof:
             if len(text) <= LARGEST_UNPACKED:
-                raise EOFError("the file is cut short")
+                raise EOFError("the file is truncated")
             break
         data = stream.unused_data.lstrip(b"\0")
     return text

@@ -22,7 +22,8 @@ _PARTS = re.compile(r"(?:^|/)\.\.?(?:/|\Z)|^/|//|/\Z|\0")
 class Entry:
     """One line of a `series` file.
 
-    `file` may be in a subdirectory. `strip` is the N of `-pN`, None without that option. `line` counts from 1.
+    `file` may be in a subdirectory. `strip` is the N of `-pN`; None without this option. `line` is the line number,
+    from 1.
     """
 
     file: str
@@ -33,8 +34,8 @@ class Entry:
 def read_quilt(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a `series` file, in order.
 
-    Raises `ConfigError` that lists every unusable line: options that change what is applied, names outside the
-    directory, and repeated names.
+    Raises a `ConfigError` that lists every unusable line. A line is unusable if its option changes what is applied, if
+    its name is outside the directory, or if it repeats a name.
     """
     try:
         text = read_regular(path).decode("utf-8", "surrogateescape")
@@ -51,9 +52,9 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
         strip, refused = _options(options)
         problems += [f"line {number}: {file}: {complaint}" for complaint in refused]
         if _PARTS.search(file):
-            problems.append(f"line {number}: {file}: a name of a file below this directory is needed")
+            problems.append(f"line {number}: {file}: the name must be the path of a file below this directory")
         elif file in lines:
-            problems.append(f"line {number}: {file}: line {lines[file]} has it already")
+            problems.append(f"line {number}: {file}: already listed on line {lines[file]}")
         else:
             lines[file] = number
             entries.append(Entry(file=file, strip=strip, line=number))
@@ -73,7 +74,7 @@ def _options(words: list[str]) -> tuple[int | None, list[str]]:
         if found := _STRIP.match(word):
             strip = 1 if found[1] == "ab" else int(found[1])
         elif word in ("-R", "--reverse"):
-            refused.append("-R takes the patch back: leave it out of the series, or reverse the file (interdiff)")
+            refused.append("-R reverts the patch: remove it from the series, or reverse the file (interdiff)")
         else:
             refused.append(f"option {word} is unknown: it may change the patch's effect")
     return strip, refused

@@ -1,1 +1,1 @@
-"""Rules for patches. Each rule has a module, and the runner applies waivers."""
+"""Check patches with rules. Each rule has its own module, and the runner applies waivers."""

@@ -68,7 +68,7 @@ def _whole(subject: Subject, state: _Tracked, file: PatchedFile) -> str | None:
 def _followed(
     subject: Subject, patch: LintedPatch, file: PatchedFile, state: _Tracked
 ) -> tuple[_Tracked, list[list[Line]]]:
-    """Return the file after a diff, and the runs of lines of the pin that the diff removes."""
+    """Return the file after a diff, and the runs of pin lines that the diff removes."""
     after = _Tracked([], [])
     removed: list[list[Line]] = []
     at = 0
@@ -145,6 +145,6 @@ def _told(file: PatchedFile, run: list[Line]) -> str:
 
 RULE = Rule(
     id=ID,
-    reason="a patch that only adds lines stops applying far less often than one that changes upstream's",
+    reason="a patch that only adds lines stops applying far less often than a patch that changes upstream lines",
     check=check,
 )

@@ -18,8 +18,8 @@ _WORD = re.compile(rb"\w{3,}")
 def check(subject: Subject) -> Iterator[Finding]:
     """Report added lines of an anchored patch that are also in the pin's file, once for each file.
 
-    Three kinds of lines are ignored: lines of up to 20 characters, preprocessor boilerplate, and lines that the file
-    has more than three times.
+    Three kinds of lines are ignored: lines of up to 20 characters, preprocessor boilerplate, and lines that occur more
+    than three times in the file.
     """
     for patch in subject.patches:
         if not patch.file.anchored:
@@ -41,6 +41,6 @@ def _telling(text: bytes) -> bool:
 
 RULE = Rule(
     id=ID,
-    reason="an anchored patch may be published because it has no line of upstream's",
+    reason="an anchored patch may be published only if it contains no upstream lines",
     check=check,
 )

@@ -16,8 +16,8 @@ _Key = tuple[str, bytes]
 def check(subject: Subject) -> Iterator[Finding]:
     """Report patches that have no diff or repeat an earlier patch.
 
-    A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines. The second needs at
-    least three lines, because fewer lines may be equal by chance.
+    A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines. Equal lines count
+    only if there are at least three, because fewer may be equal by chance.
     """
     seen: dict[_Key, str] = {}
     for patch in subject.patches:
@@ -36,8 +36,8 @@ def check(subject: Subject) -> Iterator[Finding]:
 def _keys(patch: LintedPatch) -> Iterator[_Key]:
     """Yield the keys of a change.
 
-    The first key has all lines without blanks: it is equal for changes with the same patch-id. The second has only the
-    added and removed lines.
+    The first key is made from all lines without blanks, so changes with the same patch-id have the same key. The second
+    key is made only from the added and removed lines.
     """
     whole, own = hashlib.sha256(), hashlib.sha256()
     telling = 0

@@ -55,7 +55,7 @@ class _Step:
 
 
 def followed(glob: str, path: str) -> bool:
-    """Return the result of `matching` for one glob.
+    """Return whether a glob matches a path, without a regular expression.
 
     The time is at most proportional to the length of the glob times the length of the path.
     """

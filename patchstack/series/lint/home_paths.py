@@ -38,6 +38,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="a path of one person's machine works nowhere else, and reveals who they are",
+    reason="a path of one person's machine does not work elsewhere, and reveals the person's name",
     check=check,
 )

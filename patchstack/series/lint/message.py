@@ -22,7 +22,7 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def ends_message(line: bytes) -> bool:
-    """Return whether `git am` takes a line for the end of the message.
+    """Return whether `git am` treats a line as the end of the message.
 
     Source: git's mailinfo.c, patchbreak.
     """
@@ -34,7 +34,7 @@ def ends_message(line: bytes) -> bool:
 
 
 def starts_mail(line: bytes) -> bool:
-    """Return whether `git am` takes a line for the start of the next mail.
+    """Return whether `git am` treats a line as the start of the next mail.
 
     Source: git's mailsplit.c, is_from_line.
     """
@@ -49,7 +49,7 @@ def starts_mail(line: bytes) -> bool:
 
 
 def kept_message(message: Sequence[TextLine]) -> list[TextLine]:
-    """Return the lines of a message before the line that `git am` takes for its end."""
+    """Return the lines of a message before the line that `git am` treats as its end."""
     kept = []
     for line in message:
         if ends_message(line.text) or starts_mail(line.text):
@@ -70,7 +70,7 @@ def _first_lines(patch: LintedPatch) -> Iterator[Finding]:
             yield patch.finding(ID, line.number, f"git am drops {shown(line.text)} at the start of a message")
         else:
             what = {"from": "the author", "date": "the author's date", "subject": "the subject"}[taken]
-            message = f"git am takes {shown(line.text)} at the start of a message for {what}, and drops it"
+            message = f"git am treats {shown(line.text)} at the start of a message as {what}, and drops it"
             yield patch.finding(ID, line.number, message)
 
 
@@ -78,14 +78,14 @@ def _breaks(patch: LintedPatch) -> Iterator[Finding]:
     message = patch.text.message
     for place, line in enumerate(message):
         if starts_mail(line.text):
-            told = f"git am takes {shown(line.text)} for the start of the next mail, and fails"
+            told = f"git am treats {shown(line.text)} as the start of the next mail, and fails"
             yield patch.finding(ID, line.number, told)
             return
         if ends_message(line.text):
             lost = len(message) - place
             fails = any(rest.text.startswith(b"diff --git ") for rest in message[place:])
             effect = "and may fail at it" if fails else f"and loses {lost} line{'s' if lost > 1 else ''}"
-            told = f"git am takes {shown(line.text)} for the end of the message, {effect}"
+            told = f"git am treats {shown(line.text)} as the end of the message, {effect}"
             yield patch.finding(ID, line.number, told)
             return
 

@@ -1,4 +1,4 @@
-"""Rule for names: a patch file is named after its subject, and its suffix shows how to apply it."""
+"""Rule `names`: a patch file is named after its subject, and its suffix shows how to apply it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _slug(patch: LintedPatch) -> Iterator[Finding]:
 def _shortens(slug: str, full: str) -> bool:
     """Return whether a slug is a short form of the full slug.
 
-    It may have different case, be cut at the end, and omit, join or reorder words.
+    Case is ignored. The slug may be cut at the end, and may omit, join or reorder words.
     """
     slug, full = slug.lower(), full.lower()
     words, wanted = (re.split(r"[-_.]+", text) for text in (full, slug))

@@ -12,7 +12,7 @@ ID = "paths"
 
 
 def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | None:
-    """Return the reason why the policy forbids a patch to touch a path. Return None if it is allowed.
+    """Return the reason why the policy forbids a patch to touch a path. Return None if the policy allows it.
 
     `upstreams` is true if the pin has the file. Only files that the series adds can be scratch files.
     """
@@ -30,7 +30,7 @@ def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | N
 def check(subject: Subject) -> Iterator[Finding]:
     """Check every path that a patch touches, once for each patch.
 
-    Removed files are skipped: the patch that added them was reported.
+    Removed files are skipped, because the patch that added them was reported.
     """
     for patch in subject.patches:
         seen: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""The types of lint: the subject of a rule, its findings, and the rule itself."""
+"""Define the types of lint: the subject of a rule, its findings, and the rule itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchstack.workspace import LintPolicy
 class Finding:
     """One finding.
 
-    `line` is the line of the patch file, from 1. `number` is the number of the patch, None for a file without a number.
+    `line` is the line in the patch file, from 1. `number` is the number of the patch; None if the file has no number.
     """
 
     rule: str
@@ -28,7 +28,7 @@ class Finding:
 
 
 class Contents:
-    """The files of trees. Each is read only once."""
+    """The files of trees. Each file is read only once."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -63,8 +63,8 @@ class Contents:
 class LintedPatch:
     """One patch as the rules see it.
 
-    It has the file, the bytes that rules read, and the parsed text. The bytes are empty if the patch is too large.
-    `link` is the result of applying the patch, with the trees before and after.
+    `data` contains the bytes that rules read. It is empty if the patch is too large. `text` is the parsed form of
+    `data`. `link` is the result of applying the patch, with the trees before and after.
     """
 
     file: PatchFile
@@ -83,10 +83,10 @@ class LintedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Everything that a rule may read.
+    """The input of a rule.
 
-    This is the series, its patches, the tree of the pin, the contents of every tree, and the policy. `others` are the
-    names of other files in the directory.
+    `base_tree` is the tree of the pin. `contents` reads files from any tree. `others` contains the names of the
+    directory's other files.
     """
 
     series: Series
@@ -97,7 +97,7 @@ class Subject:
     others: tuple[str, ...] = ()
 
     def pin_lines(self, path: bytes) -> list[bytes] | None:
-        """Return the lines of a file of the pin. Return None if the pin does not have it."""
+        """Return the lines of a file of the pin. Return None if the pin does not contain the file."""
         return self.contents.lines(self.base_tree, path)
 
 
@@ -128,7 +128,7 @@ def counted(count: int, what: str) -> str:
 
 
 def also(lines: Iterable[int]) -> str:
-    """Return the end of a message, which names further lines of the same kind.
+    """Return the end of a message, which refers to further lines of the same kind.
 
     Up to 5 lines are listed by number. For more lines, the text states their count and the last line number.
     """

@@ -110,7 +110,7 @@ def lint(
     """Check a series on its pin with every rule.
 
     The waivers must have no `waiver_problems`. A patch that cannot be read or does not apply is a finding. The other
-    patches are then checked without it. `links` are the results of applying the patches, if known. If one of them was
+    patches are then checked without it. `links` contains the results of applying the patches, if known. If a patch was
     not tried, all patches are applied again.
 
     Raises `MissingObject` if the content of a touched file is not available.
@@ -173,7 +173,7 @@ def _is_for(waiver: Waiver, finding: Finding) -> bool:
 
 
 def _safe(finding: Finding) -> Finding:
-    """Return the finding with secrets removed from its message. Any rule may quote a secret."""
+    """Return the finding with secrets removed from its message, because any rule may quote a secret."""
     return replace(finding, message=secrets.redacted(finding.message))
 
 

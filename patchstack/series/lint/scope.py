@@ -11,9 +11,9 @@ from patchstack.series.lint.trailers import trailers_of
 
 ID = "scope"
 _MOST = 2_000_000
-"""The limit of work for matching the scopes of all patches.
+"""The limit on the work of matching the scopes of all patches.
 
-A patch defines its own scope, which may be hostile.
+It is needed because a patch defines its own scope, which may be hostile.
 """
 
 
@@ -44,6 +44,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="a patch that changes more than its Scope names is reviewed and tested as something smaller than it is",
+    reason="a patch that changes more than its Scope is reviewed and tested as a smaller change than it is",
     check=check,
 )

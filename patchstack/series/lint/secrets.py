@@ -1,4 +1,4 @@
-"""Rule `secret`: no keys, tokens or passwords. A secret is never printed in full."""
+"""Rule `secrets`: patches contain no keys, tokens or passwords. A secret is never printed in full."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHAPES = (
     ("a Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w+/B\w+/\w+")),
     ("an API key", re.compile(r"\b(?:sk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,}|AIza[0-9A-Za-z_-]{35})")),
 )
-# Every format and every assignment contains one of these, so that most lines are skipped quickly.
+# Every format and every assignment contains one of these words, so most lines are skipped quickly.
 _MARKS = (
     *("-----BEGIN", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "xox"),
     *("hooks.slack", "sk-", "AIza"),
@@ -75,7 +75,7 @@ def check(subject: Subject) -> Iterator[Finding]:
 def _suspicious(data: bytes) -> bool:
     """Return whether any line of a patch file may contain a secret.
 
-    Most files have none and are therefore read only once.
+    Most files contain no secret, and are therefore read only once.
     """
     lines = (*_lines_with(data, _MARKS), *_lines_with(data.lower(), _KEYWORDS))
     return any(True for line in lines for _ in secrets_in(line.decode("utf-8", "replace")))

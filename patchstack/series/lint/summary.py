@@ -35,7 +35,7 @@ def lint_state(
 ) -> LintState:
     """Check a series with every rule.
 
-    `links` are the results of applying its patches. Does not raise: errors are in `problem`.
+    `links` contains the results of applying its patches. Does not raise. An error is stored in `problem`.
     """
     unusable = waiver_problems(config.waive)
     if unusable:

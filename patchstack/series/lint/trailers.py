@@ -21,7 +21,7 @@ def trailers_of(patch: LintedPatch) -> tuple[Trailer, ...]:
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report trailers that the policy requires, if the message lacks them or gives no value."""
+    """Report required trailers that are missing from the message or have no value."""
     if not subject.policy.trailers:
         return
     for patch in subject.patches:

@@ -1,4 +1,4 @@
-"""Rule for readable patches: every patch can be read, and applies."""
+"""Rule `unreadable`: every patch can be read and applied."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 def check(subject: Subject) -> Iterator[Finding]:
     """Report trailing blanks, spaces before tabs in the indent, and CRs in added lines.
 
-    Each kind is reported once per file, and only if the file does not already have it.
+    Each kind is reported once per file, and only if the file does not already contain this kind.
     """
     for patch in each_applied(subject):
         for file in patch.text.files:

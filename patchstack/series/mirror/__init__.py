@@ -1,1 +1,1 @@
-"""Write a series from its fork. From the series, recreate the fork or a source directory."""
+"""Write a series from its fork, and recreate the fork or a source directory from the series."""

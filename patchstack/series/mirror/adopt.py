@@ -37,8 +37,8 @@ from patchstack.workspace import LintPolicy, SeriesConfig, Waiver, is_url
 class Adopted:
     """An adopted series.
 
-    `tree` is the tree that the original patches produce. `head` is the new commit of the branch, and `count` the number
-    of its commits since the pin. `plan` describes the mirror that was written. `warnings` are for the user.
+    `tree` is the tree that the original patches produce. `head` is the new commit of the branch, and `count` is the
+    number of its commits since the pin. `plan` describes the mirror that was written. `warnings` are for the user.
     """
 
     config: SeriesConfig
@@ -70,17 +70,20 @@ def adopt(
     The branch and the mirror cannot be written in one step. If a run is killed between them, or before its caller
     writes the workspace, a second run with the same arguments continues from there.
 
-    Raises `UsageError` for a clone, branch or directory that cannot be used. Raises `NotHeldError`, which lists every
-    patch that does not apply, is empty, or has no context. Raises the errors of loading and opening.
+    Raises `UsageError` for a clone, branch or directory that cannot be used. Raises a `NotHeldError` that lists every
+    patch that does not apply, is empty, or has no context. Also raises the errors of `load_series` and `open_sources`.
     """
     if is_url(clone):
-        raise CloneNeeded("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")
+        raise CloneNeeded(
+            "--adopt needs a clone on this machine", hint=f"run 'git clone {shown_url(clone)}', and use that clone"
+        )
     refuse_name(branch)
     directory = Path("patches") / name
     begun = _begun(directory)
     if patches.resolve() in directory.resolve().parents:
         raise CloneNeeded(
-            f"the mirror would be written to {directory}, which is in {patches}", hint="run this in another directory"
+            f"the mirror would be written to {directory}, which is in {patches}",
+            hint="run the command in a different directory",
         )
     repository = Repository.open(clone, Path(clone))
     series = load_series(patches, name)
@@ -93,13 +96,15 @@ def adopt(
             commits = commits_of_mails(objects, links, base)
         except NotHeldError as error:
             if any(link.fuzz for link in links):
-                error.hint = "patchstack refresh DIR with the same --patches and --pin writes copies that need no fuzz"
+                error.hint = (
+                    "run 'patchstack refresh DIR' with the same --patches and --pin to write copies that need no fuzz"
+                )
             raise
         _refuse(objects, links)
         head = commits[-1][0]
         if begun is not None and (begun.base_commit, begun.branch, begun.head) != (base.oid, branch, head):
             raise _occupied(directory)
-        hint = "--fork-ref NAME gives it another name"
+        hint = "choose a different name with --fork-ref NAME"
         store = WorkTreeOf(directory=Path(clone), repository=Path(clone), way_out=hint).make(branch, head, base.oid)
         for oid in added_objects(objects, base.tree, [link.after for link in links]):
             write_object(store, oid, *objects.read(oid))
@@ -113,9 +118,11 @@ def adopt(
     except NotHeldError as error:
         if begun is None:
             raise
-        raise _occupied(directory) from error  # the mirror was changed by hand
+        raise _occupied(directory) from error  # the mirror was edited
     if plan.tree != links[-1].after:
-        raise PatchesNotConverted(f"the mirror would give the tree {plan.tree}, the patches give {links[-1].after}")
+        raise PatchesNotConverted(
+            f"the mirror would produce the tree {plan.tree}, but the patches produce {links[-1].after}"
+        )
     if begun is not None and not plan.up_to_date:
         raise _occupied(directory)
     if not git.read(Path(clone), "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
@@ -159,16 +166,16 @@ def _begun(directory: Path) -> Lock | None:
 
 
 def _occupied(directory: Path) -> UsageError:
-    hint = "--name NAME gives the series, and its directory, another name"
+    hint = "choose a different name for the series and its directory with --name NAME"
     return AlreadyExists(f"{directory} already exists", hint=hint)
 
 
 def _refuse(objects: Objects, links: Sequence[Link]) -> None:
     """Raise `NotHeldError` for patches that cannot become commits with the same meaning."""
     if disagreed := list(disagreements(objects, links)):
-        hint = "make the patch again from the intended tree with git diff -U10, so that it fits only one place"
+        hint = "run 'git diff -U10' on the intended tree to write the patch with enough context for one place"
         raise PatchesNotConverted(
-            "these hunks have no definite place; nothing was written", problems=disagreed, hint=hint
+            "the place of these hunks is ambiguous; nothing was written", problems=disagreed, hint=hint
         )
     problems = [f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings]
     problems += [f"{link.patch.file}: it changes nothing" for link in links if link.before == link.after]

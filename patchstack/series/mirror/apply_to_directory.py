@@ -1,6 +1,6 @@
 """Apply a series to a directory of source files, as product builds do.
 
-Patches must apply strictly. Either all are applied, or none.
+Patches must apply strictly. Either all of them are applied, or none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from patchstack.tasks import task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
-    """The sorted paths that were created, changed and removed. With `check`, nothing was written."""
+    """The sorted paths that were created, changed and removed. With `check`, these paths were not written."""
 
     patch_count: int
     created: tuple[str, ...]
@@ -41,7 +41,8 @@ class Materialized:
 def materialize(series: Series, directory: Path, *, check: bool = False, strip: int | None = None) -> Materialized:
     """Apply a series to the files of a directory.
 
-    The directory is a plain one or the root of a work tree. No index is touched. `strip` is the N of `-p N`.
+    The directory is a plain directory or the root of a work tree. No index is touched. With `check`, nothing is
+    written. `strip` is the N of `-p N`.
 
     Files are replaced one by one, with a journal. After an interruption, the next run completes the journal.
 
@@ -49,12 +50,14 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
     written in these cases.
     """
     if not directory.is_dir():
-        raise BadPath(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
+        raise BadPath(
+            f"{directory} is not a directory", hint="give the source directory to which the patches are applied"
+        )
     with locked_directory(directory, WHO):
         if unfinished(directory):
             raise DirectoryNotPatched(
                 f"an earlier apply was killed while it wrote into {directory}",
-                hint=f"patchstack apply --resume {directory} completes it",
+                hint=f"run 'patchstack apply --resume {directory}' to complete it",
             )
         objects = Objects()
         series, base = _read_ground(objects, series, directory, strip)
@@ -168,7 +171,7 @@ def _refuse_what_no_disk_holds(objects: Objects, changes: list[PathChange]) -> N
         if SUBMODULE in {entry[0] for entry in (change.old, change.new) if entry}:
             raise DirectoryNotPatched(
                 f"{path}: the series changes a submodule, which is not a file",
-                hint="check the submodule out by hand at the commit the patch names",
+                hint="check out the submodule at the commit that the patch names",
             )
         if change.new is not None and change.new[0] == SYMLINK:
             target = objects.blob(change.new[1], path)

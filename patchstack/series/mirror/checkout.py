@@ -36,7 +36,7 @@ class Destination(Protocol):
     borrows: ClassVar[bool]
 
     def make(self, branch: str, head: str, base: str) -> Path:
-        """Prepare for `branch`, which will point at `head`, a descendant of `base`.
+        """Prepare to create `branch`, which will point at `head`, a descendant of `base`.
 
         Return the directory for its objects.
         """
@@ -86,18 +86,19 @@ class WorkTreeOf:
     borrows: ClassVar[bool] = False
     directory: Path
     repository: Path
-    way_out: str = "--branch NAME gives it another name"
+    way_out: str = "choose a different name with --branch NAME"
 
     def make(self, branch: str, head: str, base: str) -> Path:
         """Check that the branch can be created in the repository."""
         found = git.read(self.repository, "rev-parse", "--git-path", "objects")
         if not found.ok:
             raise CloneMissing(
-                f"{self.repository} is not a git repository", hint="--worktree-of takes the path of a clone"
+                f"{self.repository} is not a git repository", hint="--worktree-of needs the path of a clone"
             )
         if not git.read(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
             raise CloneMissing(
-                f"{self.repository} does not have the pin {base}", hint=f"git -C {self.repository} fetch the upstream"
+                f"{self.repository} does not have the pin {base}",
+                hint=f"run 'git -C {self.repository} fetch' to get it from upstream",
             )
         at = git.read(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
@@ -108,7 +109,8 @@ class WorkTreeOf:
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Create the work tree and, if it does not exist yet, the branch. If one fails, neither is created."""
+        """Create the work tree, and the branch if it does not exist yet. If the work tree cannot be created, create
+        neither."""
         ref = f"refs/heads/{branch}"
         ours = not git.read(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:
@@ -134,7 +136,7 @@ class WorkTreeOf:
 def refuse_name(branch: str) -> None:
     """Raise `UsageError` for a name that git does not allow for a branch."""
     if branch.startswith("-") or not git.read(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
-        raise BadValue(f"{branch!r} is not a valid branch name", hint="--branch NAME")
+        raise BadValue(f"{branch!r} is not a valid branch name", hint="choose a valid name with --branch NAME")
 
 
 def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
@@ -147,11 +149,11 @@ def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
 
 
 def change(directory: Path, *args: str) -> None:
-    """Run a git command in a recreated branch's repository. Raises `GitFailed`."""
+    """Run a git command in the repository of a recreated branch. Raises `GitFailed` if the command fails."""
     git.checked(
         git.write(directory, *args),
         f"git {args[0]} in {directory} failed",
-        hint="the branch exists; some contents of upstream may be missing: --no-files omits the files",
+        hint="the branch exists; use --no-files if some contents of upstream are missing",
     )
 
 
@@ -159,8 +161,8 @@ def change(directory: Path, *args: str) -> None:
 class CheckedOut:
     """A recreated branch.
 
-    `count` is the number of commits since the pin. `left_out` are files of the head whose contents are missing. The
-    work tree is sparse and does not contain them.
+    `count` is the number of commits since the pin. `left_out` lists the files of the head whose contents are missing.
+    The work tree is sparse and does not contain them.
     """
 
     directory: Path
@@ -184,7 +186,7 @@ def check_out(
     files: bool = True,
     worktree_of: Path | None = None,
 ) -> CheckedOut:
-    """Create a repository with the fork's branch, up to the patch `at`, which is a number or name.
+    """Recreate the fork's branch in a new repository, up to the patch `at`, which is a number or name.
 
     `branch` is the name of the branch. Without a lock, the commits are made from the mails of the patches. The
     repository borrows upstream's objects (as `git clone --shared` does) and receives only the objects that the series
@@ -192,7 +194,7 @@ def check_out(
     first recreated and checked in memory.
 
     Raises `UsageError` for a directory that is not empty, or a branch that cannot be created. Raises `ConfigError` for
-    a lock without commits, and `NotHeldError` if series and lock do not give the recorded commits.
+    a lock without commits, and `NotHeldError` if series and lock do not produce the recorded commits.
     """
     refuse_occupied(directory)
     refuse_name(branch)
@@ -225,18 +227,16 @@ def check_out(
 
 
 def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
-    """Apply only the newest commit of a recreated branch to the pin, three-way, on a separate branch.
+    """Apply only the newest commit of a recreated branch to the pin, on a new branch.
 
-    `which` is the number or name of the last patch.
-
-    Raises `NotHeldError` with the conflicting files if the commit depends on an earlier patch. The repository then
-    stays at the recreated branch.
+    The commit is merged three-way. `which` is the number or name of its patch. If the commit depends on an earlier
+    patch, raises a `NotHeldError` that lists the conflicting files. The recreated branch is then still checked out.
     """
     branch = f"{made.branch.removesuffix(f'-at-{which}')}-patch-{which}"
     begun = git.write(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
     if not begun.ok:
         raise BranchInTheWay(
-            f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME gives it another name"
+            f"cannot create branch {branch}: {begun.complaint}", hint="choose a different name with --branch NAME"
         )
     picked = git.write(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
     if not picked.ok:
@@ -247,7 +247,7 @@ def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
         raise PatchDoesNotApply(
             f"patch {which.zfill(4)} cannot be applied alone to the pin: it depends on an earlier patch",
             problems=[f"{path}: both patches change it" for path in unmerged.split("\n") if path],
-            hint=f"{made.directory} has the series up to it, on branch {made.branch}",
+            hint=f"branch {made.branch} in {made.directory} contains the series up to this patch",
         )
     head = git.write(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
     return replace(made, branch=branch, head=head, count=1)
@@ -259,10 +259,8 @@ _COMMITTER = ("-c", "user.name=patchstack", "-c", "user.email=patchstack@localho
 def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | None]) -> list[tuple[str, bytes]]:
     """Return the commits of the lock after checking each.
 
-    The hash of the bytes must be the id, the tree must be the tree that the patch produces, and the parent must be the
-    previous commit.
-
-    Raises `NotHeldError` with all complaints.
+    The hash of the commit object must be the id of the commit. The tree must be the tree that the patch produces, and
+    the parent must be the previous commit. Raises a `NotHeldError` that lists every problem.
     """
     held = {patch.file: patch for patch in lock.patches}
     problems: list[str] = []
@@ -277,7 +275,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
             continue
         if not entry.object:
             raise LockUnusable(
-                f"{lock.path} holds no commits", hint=f"patchstack export {series.name} writes them into it"
+                f"{lock.path} contains no commits", hint=f"run 'patchstack export {series.name}' to add them"
             )
         raw = parse_commit(entry.commit, entry.object)
         if hashlib.sha256(patch.data or b"").hexdigest() != entry.sha256:
@@ -285,9 +283,9 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
         elif object_id("commit", entry.object) != entry.commit:
             problems.append(f"{patch.file}: the lock's commit object is not commit {entry.commit[:12]}")
         elif raw.tree != tree:
-            problems.append(f"{patch.file}: it does not give the tree of commit {entry.commit[:12]}")
+            problems.append(f"{patch.file}: it does not produce the tree of commit {entry.commit[:12]}")
         elif raw.parents != (parent,):
-            problems.append(f"{patch.file}: commit {entry.commit[:12]} does not follow the one before it")
+            problems.append(f"{patch.file}: commit {entry.commit[:12]} does not follow the previous commit")
         parent = entry.commit
         commits.append((entry.commit, entry.object))
     if problems:
@@ -295,7 +293,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
             "the fork cannot be recreated; nothing was written",
             problems=problems,
             hint=f"restore patches and {lock.path.name} from version control; or, if you have the fork, run "
-            f"patchstack export {series.name}",
+            f"'patchstack export {series.name}'",
         )
     return commits
 
@@ -303,7 +301,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
 def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> list[tuple[str, bytes]]:
     """Return a commit for every patch, as `git am` would create it.
 
-    Raises `NotHeldError` with all complaints.
+    Raises a `NotHeldError` that lists every problem.
     """
     problems: list[str] = []
     commits: list[tuple[str, bytes]] = []
@@ -322,7 +320,7 @@ def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> l
                 parent = made[0]
                 commits.append(made)
     if problems:
-        raise ForkNotRecreated("the patches cannot be made into commits; nothing was written", problems=problems)
+        raise ForkNotRecreated("the patches cannot be converted to commits; nothing was written", problems=problems)
     return commits
 
 

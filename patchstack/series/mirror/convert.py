@@ -1,7 +1,7 @@
 """Copy a series in its other form.
 
-An anchored series gets context, for readers and for `git am`. A series with context becomes anchored. The copy is made
-only from the pin, the series and the lock, as for a checkout. The mirror itself is not changed.
+A copy of an anchored series has context, for readers and for `git am`. A copy of a plain series is anchored. As for a
+checkout, the copy is made only from the pin, the series and the lock. The mirror is not changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from patchstack.series.verify.prefix_trees import apply_series
 class Copied:
     """A copy that was written.
 
-    `files` are in the order of the series. `tree` is the tree that they produce, which equals the tree of the series.
+    `files` contains the file names in the order of the series. `tree` is the tree that the files produce, which equals
+    the tree of the series.
     """
 
     directory: Path
@@ -48,10 +49,8 @@ def copy_series(
 ) -> Copied:
     """Write the series' patches to a new directory in the given form, with unchanged numbers.
 
-    The copy is published only after its tree was compared with the tree of the series.
-
-    Raises `UsageError` for a directory that is not empty, and the errors of `check_out` if series and lock do not give
-    the recorded commits.
+    The copy is published only if it produces the trees of the series. Raises `UsageError` for a directory that is not
+    empty. Also raises the errors of `check_out` if series and lock do not produce the recorded commits.
     """
     refuse_occupied(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,7 @@ def copy_series(
         copied = load_series(drafted, series.name)
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, copied)]
-        if given != [commit.tree for commit in commits]:  # shown above to equal the tree of the series
-            raise PatchesNotConverted("the copy's tree would differ from the series'; nothing was written")
+        if given != [commit.tree for commit in commits]:  # proven equal to the trees of the series by check_out
+            raise PatchesNotConverted("the copy would produce a different tree than the series; nothing was written")
         put_in_place(drafted, directory)
     return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=given[-1])

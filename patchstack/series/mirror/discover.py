@@ -1,4 +1,4 @@
-"""Find the settings of a new workspace, the pin and the name, from a fork or a directory of patches."""
+"""Find the settings of a new workspace from a fork or a directory of patches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from patchstack.workspace import SeriesConfig, is_url
 class Found:
     """The settings of a series.
 
-    `pin_from` tells how the pin was found. `count` is the number of the fork's commits since the pin, or the number of
-    patches.
+    `pin_from` describes how the pin was found. `count` is the number of the fork's commits since the pin, or the number
+    of patches.
     """
 
     config: SeriesConfig
@@ -45,13 +45,14 @@ def from_fork(
 ) -> Found:
     """Return the settings of a series from a fork branch.
 
-    The default pin is the merge base with upstream's HEAD. Without an upstream, it is the merge base with upstream's
-    branch in the fork's clone.
-
-    Raises `UsageError` if the pin cannot be found, and the errors of opening and walking the fork.
+    The default pin is the merge base with upstream's HEAD. If no upstream is given, it is the merge base with
+    upstream's branch in the fork's clone. Raises `UsageError` if the pin cannot be found. Also raises the errors of
+    `open_sources`.
     """
     if is_url(fork):
-        raise CloneNeeded("init reads only a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
+        raise CloneNeeded(
+            "init reads only a fork on this machine", hint=f"run 'git clone {shown_url(fork)}', and use that clone"
+        )
     repository = Repository.open(fork, Path(fork))
     pin_from = "--pin"
     if pin is None:
@@ -61,7 +62,7 @@ def from_fork(
     sources = open_sources(cache, upstream=upstream or fork, pin=pin, fork=fork, fork_ref=fork_ref, series=series)
     assert sources.fork is not None
     if not sources.fork.commits:
-        raise NotDescended(f"{fork} {fork_ref} has no commits above the pin {sources.base.oid[:12]}")
+        raise NotDescended(f"{fork} {fork_ref} has no commits after the pin {sources.base.oid[:12]}")
     config = SeriesConfig(
         name=name,
         patches=patches or Path("patches") / name,
@@ -78,7 +79,7 @@ def from_fork(
 def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: str | None) -> Found:
     """Return the settings of a series from a directory of patch files.
 
-    Raises the errors of loading and opening.
+    Raises the errors of `load_series` and `open_sources`.
     """
     series = load_series(patches, name or series_name(patches.resolve().name))
     sources = open_sources(cache, upstream=upstream, pin=pin, series=series)
@@ -95,13 +96,13 @@ def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: 
 
 
 def series_name(text: str) -> str:
-    """Return a name for the series that is made from the name of a branch or directory."""
+    """Convert the name of a branch or directory to a name for the series."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.rsplit("/", 1)[-1]).strip("-.")
     return name or "series"
 
 
 def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, str]:
-    """Return the commit at which the fork diverges from upstream, and a phrase that tells how it was found."""
+    """Return the commit at which the fork diverges from upstream, and a phrase that describes how it was found."""
     objects = Objects()
     objects.add_directory(fork.object_directory, fork.name)
     head = fork.resolve_commit(ref, "fork ref", objects)
@@ -122,14 +123,14 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         if not known:
             raise CloneNeeded(
                 f"{fork.name} has no upstream branch from which to find the pin",
-                hint="give --upstream REPO, or --pin SHA",
+                hint="use --upstream REPO or --pin SHA",
             )
         name, other = known[0]
         bases = git.read(fork.path, "merge-base", head.oid, other)
         words = f"the merge base with {name}"
     else:
         if is_url(upstream):
-            raise CloneNeeded("the pin cannot be found from a URL", hint="give --pin SHA, or a clone as --upstream")
+            raise CloneNeeded("the pin cannot be found from a URL", hint="use --pin SHA, or set --upstream to a clone")
         theirs = Repository.open(upstream, Path(upstream))
         objects.add_directory(theirs.object_directory, upstream)
         other = theirs.resolve_commit("HEAD", "upstream's HEAD", objects).oid
@@ -137,7 +138,9 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         words = f"the merge base with {upstream} HEAD"
     found = bases.stdout.decode("ascii").split()
     if not bases.ok or not found:
-        raise NoCommonHistory(f"{fork.name} {ref} and its upstream have no commit in common", hint="give --pin SHA")
+        raise NoCommonHistory(
+            f"{fork.name} {ref} and its upstream have no common ancestor", hint="choose the pin with --pin SHA"
+        )
     return found[0], words
 
 

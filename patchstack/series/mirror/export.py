@@ -1,4 +1,7 @@
-"""Export fork commits to patch files, one to one, with the lock. Only this module writes them."""
+"""Export fork commits to patch files, one file for each commit, and write the lock.
+
+Only this module writes the files of a series.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +63,8 @@ class PlannedFile:
 class ExportPlan:
     """The planned writes of an export.
 
-    `projected` is the new series. Its `tree` was shown to equal the tree of the fork head. `made_from` is the
-    `lock_digest` before the export.
+    `projected` is the new series. `tree` is its tree, which was proven equal to the tree of the fork head. `made_from`
+    is the `lock_digest` before the export.
     """
 
     series: str
@@ -80,7 +83,7 @@ class ExportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPolicy:
-    """The settings for writing a series: lines of context, anchored or not, and the lint rules with their waivers."""
+    """The settings for writing a series: lines of context, the form, and the lint rules with their waivers."""
 
     context: int = 3
     anchored: bool = False
@@ -111,11 +114,11 @@ def plan_export(
 ) -> ExportPlan:
     """Plan the series of a fork branch, and prove that it produces the tree of the fork.
 
-    `memory` records the patches that git does not have to write again. `parking` maps the numbers of the patches to
-    park to reasons. A parked patch stays parked unless the branch contains it again.
+    `memory` records the patches that git does not have to format again. `parking` maps the number of each patch to park
+    to the reason. A parked patch stays parked unless the branch contains it again.
 
-    Raises `NotHeldError` that lists all complaints of one kind: merges, empty commits, edits by hand that would be
-    lost, too few free numbers, commits that the series could not recreate. Writes nothing.
+    Nothing is written. Raises a `NotHeldError` that lists all problems of one kind: merges, empty commits, edited
+    patches whose edits would be lost, too few free numbers, or commits that the series could not recreate.
     """
     _refuse_commits(fork, base)
     made_from = lock_digest(directory)
@@ -183,11 +186,10 @@ def plan_export(
 
 @task("writing the series")
 def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> None:
-    """Write a planned export in one atomic step.
+    """Write a planned export atomically.
 
-    `decided` is called just before that step.
-
-    Raises `NotHeldError` if the lock was changed since the plan was made, and the errors of `replace_files`.
+    `decided` is called just before the write. Raises `NotHeldError` if the lock was changed since the plan was made.
+    Also raises the errors of `replace_files`.
     """
 
     def ready() -> None:
@@ -242,7 +244,7 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
 def path_complaints(
     objects: Objects, base: Commit, commits: Sequence[Commit], policy: LintPolicy
 ) -> list[tuple[int, str]]:
-    """Return the commits that the path policy forbids: the position of each commit, and the complaint."""
+    """Return the position of each commit that touches a forbidden path, with the complaint of the path policy."""
     pin = TreeOverlay(objects, base.tree)
     complaints = []
     before = base.tree
@@ -274,7 +276,7 @@ def _refuse_paths(
         raise ExportRefused(
             "commits of the fork touch paths that the policy forbids",
             problems=problems,
-            hint="keep them out of the branch; or set lint.paths, or waive the rule paths with a reason",
+            hint="remove the paths from the commits, allow them in lint.paths, or waive the rule paths with a reason",
         )
 
 
@@ -282,8 +284,8 @@ def _existing(directory: Path, name: str) -> Series:
     """Return the existing series. It is empty if there are no patches yet."""
     if (directory / QUILT).is_file():
         raise NotAMirror(
-            f"{directory} has a quilt series file, which export would not keep",
-            hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
+            f"{directory} has a quilt series file, which export would not preserve",
+            hint=f"run 'patchstack init --patches {directory} --adopt CLONE' to create a new fork and mirror",
         )
     if has_patches(directory):
         series = load_series(directory, name)
@@ -291,7 +293,7 @@ def _existing(directory: Path, name: str) -> Series:
             raise NotAMirror(
                 f"{directory} has patches that share a number",
                 problems=[patch.file for patch in series.patches if patch.number in series.shared_numbers],
-                hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
+                hint=f"run 'patchstack init --patches {directory} --adopt CLONE' to create a new fork and mirror",
             )
         return series
     if directory.exists() and not directory.is_dir():
@@ -356,10 +358,10 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
 
 
 def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], *, anchored: bool) -> list[str]:
-    """Return complaints about commits that could not be recreated.
+    """Return the reason for each commit that the series could not recreate.
 
-    The patch of such a commit does not produce its tree, or its parent is not the previous commit. Consumes the patches
-    as they are written.
+    The patch of such a commit does not produce its tree, or its parent is not the previous commit. Each patch is
+    checked as soon as it is written.
     """
     problems = []
     parent = base.oid
@@ -369,10 +371,10 @@ def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit]
             file = make_name(None, one.slug, anchored=anchored)
             patch = PatchFile(file=file, number=None, subject=commit.subject, commit=None, data=one.data)
             if apply_in_turn(applier, patch).tree != commit.tree:
-                problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not give its tree")
+                problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not produce its tree")
                 applier.restart(commit.tree)
             if commit.parents != (parent,):
-                problems.append(f"{commit.oid[:12]} ({commit.subject}): it does not follow the commit before it")
+                problems.append(f"{commit.oid[:12]} ({commit.subject}): it does not follow the previous commit")
             parent = commit.oid
     return problems
 
@@ -436,9 +438,8 @@ def _parked(
 ) -> tuple[ParkedPatch, ...]:
     """Return the patches that are parked after the export, by number.
 
-    These are the patches that are parked already and those to park now, except patches that the new series contains.
-
-    Raises `NotHeldError` for a patch that is not in the lock.
+    These are the patches that are already parked and the patches to park now, except patches that the new series
+    contains. Raises `NotHeldError` for a patch that is not in the lock.
     """
     if lock is None or not reasons:
         return ()
@@ -453,7 +454,9 @@ def _parked(
         elif number in kept:
             found.append(kept[number])
         else:
-            raise ExportRefused(f"patch {number:04d} is not in the lock, and cannot be parked", hint="export first")
+            raise ExportRefused(
+                f"patch {number:04d} is not in the lock, and cannot be parked", hint="run 'patchstack export' first"
+            )
     return tuple(found)
 
 

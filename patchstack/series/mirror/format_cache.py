@@ -1,7 +1,7 @@
 """Remember which patch git wrote for a commit, to avoid formatting the commit again.
 
-The cache has only digests. A patch file is reused if it still has the bytes that git wrote for that commit with the
-same options. Files of the series, such as its lock, are not trusted for this.
+The cache contains only digests. A patch file is reused if it still has the bytes that git wrote for that commit with
+the same options. Files of the series, such as its lock, are not trusted for this.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from patchstack.series.files.directory import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatMemory:
-    """The memory of one fork and one set of format options.
+    """The digests for one fork and one set of format options, in the file `path`.
 
-    `root` is patchstack's cache directory. If it is not writable, nothing is remembered.
+    If the file cannot be written, nothing is remembered.
     """
 
     path: Path
 
     @staticmethod
     def of(root: Callable[[], Path], repository: Repository, *, context: int, anchored: bool) -> FormatMemory:
-        """Return the memory for a fork's repository, this git, and these options."""
+        """Return the memory for a fork's repository, this git, and these options. `root` returns patchstack's cache
+        directory."""
         key = f"{repository.git_dir}\n{format_digest(context=context, anchored=anchored)}"
         return FormatMemory(
             path=CachePlaces(root()).formatted / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
         )
 
     def recall(self, commits: Sequence[Commit], series: Series) -> dict[str, FormattedCommit]:
-        """Return the commits whose patch is already a file of the series, byte for byte. The result is by commit id."""
+        """Return the commits whose patch is byte for byte a file of the series. The result is by commit id."""
         kept = self._read()
         texts = {hashlib.sha256(patch.data).hexdigest(): patch.data for patch in series.patches if patch.data}
         found = {}

@@ -144,9 +144,8 @@ def assign_numbers(
     """Return an ascending number for every commit, and all numbers that are retired afterwards.
 
     The commit of a known patch keeps its number unless the commit was moved. A new or moved commit gets a number from
-    the middle of its gap, or the next number after the last patch.
-
-    Raises `NotHeldError` with the gaps that are too small.
+    the middle of its gap, or the next number after the last patch. Raises a `NotHeldError` that lists the gaps that are
+    too small.
     """
     kept = _rising([None if old is None else known[old].number for old in known_of])
     taken = set(retired) | {patch.number for patch in known}
@@ -180,7 +179,7 @@ def assign_numbers(
         raise ExportRefused(
             "too few free numbers where commits were inserted or moved",
             problems=problems,
-            hint="--renumber gives every patch a new number, from 1",
+            hint="use --renumber to give every patch a new number, from 1",
         )
     given = tuple(number for number in numbers if number is not None)
     return given, tuple(sorted(taken - set(given)))

@@ -46,7 +46,7 @@ class FuzzyHunk:
 class RefreshedFile:
     """One patch of the copy.
 
-    `hunks` are the hunks that needed fuzz. If there are none, the patch was copied unchanged from `original`.
+    `hunks` lists the hunks that needed fuzz. If there are none, the patch was copied unchanged from `original`.
     """
 
     file: str
@@ -58,7 +58,7 @@ class RefreshedFile:
 class Refreshed:
     """A copy that was written.
 
-    Without fuzz, the copy produces the same tree as the originals with fuzz.
+    The copy, applied without fuzz, produces the same tree as the originals, applied with fuzz.
     """
 
     directory: Path
@@ -81,13 +81,13 @@ class _Step:
 
 @task("refreshing the patches")
 def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> Refreshed:
-    """Write the series to a new directory.
+    """Write a refreshed copy of the series to a new directory.
 
-    Patches that need a fuzz of up to 2 get the actual context of the files. The copy is published only after it was
-    applied strictly.
+    Patches that need a fuzz of up to 2 get the actual context of the files. The copy is published only if it applies
+    strictly and produces the same trees.
 
-    Raises `UsageError` for a directory that is not empty. Raises `NotHeldError` with all patches that have no context
-    or do not apply even with fuzz. Nothing is written in these cases.
+    Raises `UsageError` for a directory that is not empty. Raises a `NotHeldError` that lists all patches that have no
+    context or do not apply even with fuzz. Nothing is written in these cases.
     """
     refuse_occupied(directory)
     names = [refreshed_name(patch.file) for patch in series.patches]
@@ -113,7 +113,7 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, load_series(draft, series.name))]
         if given != [step.after for step in steps]:
-            raise PatchesNotConverted("the copy would give a different tree than the patches; nothing was written")
+            raise PatchesNotConverted("the copy would produce a different tree than the patches; nothing was written")
         put_in_place(draft, directory)
     files = tuple(
         RefreshedFile(file=name, original=step.patch.file, hunks=step.hunks)
@@ -125,7 +125,7 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
 def _steps(applier: Applier, series: Series) -> list[_Step]:
     """Apply each patch to the tree before it, and return the steps.
 
-    Raises `NotHeldError` with all patches that do not apply.
+    Raises a `NotHeldError` that lists all patches that do not apply.
     """
     steps: list[_Step] = []
     problems: list[str] = []
@@ -145,7 +145,7 @@ def _steps(applier: Applier, series: Series) -> list[_Step]:
         raise PatchesNotConverted(
             "not every patch can be refreshed; nothing was written",
             problems=problems,
-            hint="repair these by hand first; a later patch may fail only because of them",
+            hint="repair these patches first; a later patch may fail only because of them",
         )
     return steps
 

@@ -11,7 +11,7 @@ from patchstack.series.files.directory import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMetadata:
-    """One patch, and the values of the trailers that patchstack knows, by name (`switch`, `default`, …)."""
+    """A patch with the values of the trailers that patchstack defines, by name (`switch`, `default`, …)."""
 
     file: str
     number: int | None
@@ -19,7 +19,7 @@ class PatchMetadata:
     values: Mapping[str, tuple[str, ...]]
 
     def told(self, name: str) -> str:
-        """Return the values of a trailer joined into one text. The text is empty if there are no values."""
+        """Return the values of a trailer, joined by commas. Return an empty string if there are no values."""
         return ", ".join(self.values.get(name, ()))
 
 

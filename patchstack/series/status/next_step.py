@@ -32,9 +32,9 @@ class LockWord(StrEnum):
 class Situation:
     """The inputs of the decision.
 
-    `way_out` is the hint of the fork's error. `off_pin` is true if the fork does not descend from the pin. `drift` has
-    the kinds of `Drift`. `dropped` names the patches that have no commit, if each commit of the fork belongs to another
-    patch.
+    `way_out` is the hint of the fork's error. `off_pin` is true if the fork does not descend from the pin. `drift`
+    contains the kinds of `Drift`. `dropped` names the patches that have no commit, if each commit of the fork belongs
+    to a different patch.
     """
 
     series: str
@@ -70,7 +70,7 @@ def next_step(now: Situation) -> str:
             return f"fetch the pin into the fork, git -C {shlex.quote(now.fork)} rebase {onto}, then {export}"
         return now.way_out
     if now.merges:
-        return f"rebase the fork onto the pin (one commit is one patch, a merge cannot be one), then {export}"
+        return f"rebase the fork onto the pin, because a merge cannot become a patch; then {export}"
     if now.lock is LockWord.UNUSABLE:
         return f"restore {FILE_NAME} from version control" + (f"; or remove it and {export}" if now.fork else "")
     if now.patches == 0:

@@ -123,8 +123,8 @@ class Numbers:
 class SeriesStatus:
     """The full status of one series.
 
-    `exit_code` is the exit status of verify. `patches` is None unless requested. `states` are the states of the patches
-    by verify, by file.
+    `exit_code` is the exit status of verify. `patches` is None unless requested. `states` maps each file to its state
+    in verify.
     """
 
     series: str
@@ -385,7 +385,9 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
         pin=found.sources.base.oid,
         fork=shown_url(found.config.fork) if found.config.fork else None,
         fork_ref=found.config.fork_ref or "",
-        way_out=_line(error.hint or f"{error.message}; name a fork that exists in patchstack.yaml") if error else None,
+        way_out=_line(error.hint or f"{error.message}; set fork in patchstack.yaml to an existing repository")
+        if error
+        else None,
         off_pin=isinstance(error, NotHeldError),
         merges=found.sources.fork is not None and bool(found.sources.fork.merges),
         patches=len(found.series.patches),
@@ -401,7 +403,7 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
 
 
 def _dropped(checked: Verification | None) -> tuple[str, ...]:
-    """Return the numbers of patches without a commit, if each commit of the fork belongs to another patch.
+    """Return the labels of patches without a commit, if each commit of the fork belongs to a different patch.
 
     Return an empty result otherwise.
     """

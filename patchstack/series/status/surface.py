@@ -1,6 +1,6 @@
 """Measure the surface of a series: its changes to upstream's files, and its own files.
 
-This is what a pin bump must carry over.
+A pin bump must carry over both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UpstreamFile:
     def cost(self) -> int:
         """The number of items that may have to be resolved by hand at a pin bump.
 
-        Items are changed places and changed lines of upstream.
+        Items are changed places and changed lines of upstream. A binary file counts as one item.
         """
         return self.hunks + self.changed + self.binary
 
@@ -60,7 +60,8 @@ class OwnFile:
 class Surface:
     """The surface of a series.
 
-    `upstream` has the upstream files in descending order of cost. `own` has the series' own files, sorted by path.
+    `upstream` contains the upstream files in descending order of cost. `own` contains the series' own files, sorted by
+    path.
     """
 
     upstream: tuple[UpstreamFile, ...]
@@ -86,10 +87,8 @@ class Surface:
 def measure_surface(objects: Objects, base: str, prefixes: Sequence[tuple[str, str]]) -> Surface:
     """Return the surface of a series.
 
-    `prefixes` has the label and tree of every applied patch, in order. A renamed upstream file counts as removed, and
-    its new name as one of the series' own files.
-
-    Raises `MissingObject`.
+    `prefixes` contains the label and tree of every applied patch, in order. A renamed upstream file counts as removed,
+    and its new name as one of the series' own files. Raises `MissingObject` if the content of a file is not available.
     """
     patches: dict[bytes, list[str]] = {}
     before = base
@@ -159,7 +158,7 @@ class FileCount:
 class ReadableDiff:
     """A patch in a form for readers.
 
-    It has the files, and a text diff in which every hunk has context.
+    `files` lists the touched files. `diff` is a text diff in which every hunk has context.
     """
 
     files: tuple[FileCount, ...]
@@ -169,9 +168,9 @@ class ReadableDiff:
 def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> ReadableDiff:
     """Return the diff of a patch file for reading.
 
-    `trees` are the trees before and after the patch, None if it was not applied. A text diff is kept as it is. The diff
-    is made again from the trees, with three lines of context, if a hunk has no context or only git can read the patch
-    (binary data, links, …).
+    `trees` contains the trees before and after the patch; None if the patch was not applied. A text diff is not
+    changed. The diff is made again from the trees, with three lines of context, if a hunk has no context. The same
+    applies if only git can read the patch (binary data, links, …).
     """
     try:
         parse_diffs(data)
@@ -251,7 +250,7 @@ def _head(change: PathChange) -> Iterator[str]:
 class _Comparison:
     """A file on both sides of a comparison.
 
-    Both contents must be kept, because libgit2's patch points into them.
+    Both contents must be stored, because libgit2's patch points into them.
     """
 
     def __init__(self, objects: Objects, change: PathChange, *, context: int) -> None:

@@ -1,4 +1,4 @@
 """Prove that pin + series = fork.
 
-This needs the prefix trees, the commit of each patch, and the drift.
+The modules compute the prefix trees, find the commit of each patch, and explain drift.
 """

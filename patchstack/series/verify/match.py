@@ -19,8 +19,8 @@ _COMPARISONS = 4096
 class Matching:
     """The pairs of patches and commits.
 
-    `commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` has the patches that are out
-    of order. It is the smallest set of patches without which patches and commits have the same order.
+    `commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` contains the patches that are
+    out of order. It is the smallest set of patches without which patches and commits have the same order.
     """
 
     commit_of: tuple[int | None, ...]

@@ -22,8 +22,8 @@ _PATHS = 64
 class Link:
     """One patch and the result of applying it.
 
-    `outcome` is None if the patch was not tried. `before` and `after` are the trees before and after it, equal if it
-    was not applied. `fuzz` is true if the patch would apply with fuzz, as in quilt.
+    `outcome` is None if the patch was not tried. `before` and `after` are the trees before and after the patch. They
+    are equal if the patch was not applied. `fuzz` is true if the patch would apply with fuzz, as in quilt.
     """
 
     patch: PatchFile
@@ -38,7 +38,7 @@ class Link:
 
 
 def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) -> tuple[Link, ...]:
-    """Apply the patches in order. Stop after the first that does not apply, unless `keep_going`."""
+    """Apply the patches in order. Stop after the first patch that does not apply, unless `keep_going` is set."""
     links: list[Link] = []
     tree = applier.overlay.write()
     stopped = False
@@ -60,10 +60,9 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
 
 
 def _read_ahead(applier: Applier, patches: Iterable[PatchFile]) -> Iterator[PatchFile]:
-    """Yield the patches.
+    """Yield the patches, after requesting the files that they change.
 
-    For each group of patches, the changed files are requested in advance, which is faster than one request for each
-    file.
+    The files are requested in groups, which is faster than one request for each file.
     """
     group: list[PatchFile] = []
     paths: dict[bytes, None] = {}

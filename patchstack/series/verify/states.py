@@ -1,4 +1,4 @@
-"""The result of a verification, and the state of every patch.
+"""Define the result of a verification, and compute the state of every patch.
 
 States follow from applying the patches and from comparing them with the fork or the lock.
 """
@@ -46,9 +46,9 @@ class Row:
     """One row of the table.
 
     `file` and `number` are None for a fork commit without a patch. `tree` is None if the patch was not applied.
-    `fork_commit` is the commit that the patch mirrors, if one was found. `problems` are the reasons why the patch does
-    not apply, each with its line in the patch file. `in_the_way` names the earlier patch that is the cause. `detail` is
-    the reasons as one text.
+    `fork_commit` is the commit that the patch mirrors, if one was found. `problems` lists the reasons why the patch
+    does not apply, each with its line in the patch file. `in_the_way` is a sentence with the earlier patch that is the
+    cause; empty if there is none. `detail` joins all reasons in one string.
     """
 
     file: str | None
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The sentences that `detail` combines."""
+        """The reasons that `detail` joins."""
         told = tuple(problem.detail for problem in self.problems)
         return (*told, *filter(None, [self.in_the_way])) or (self.detail,)
 

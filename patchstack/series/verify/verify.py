@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 class Expectation:
     """The expected result of a series.
 
-    A fork takes precedence over a lock. In addition, the last tree is compared with `tree`. With `tree_only`, only the
-    tree of the fork's head is compared, not the trees of its commits. With `other_tools`, also check whether GNU patch
-    places the hunks like git.
+    A fork takes precedence over a lock. In addition, the last tree is compared with `tree` if it is set. With
+    `tree_only`, only the tree of the fork's head is compared, not the trees of its commits. With `other_tools`, verify
+    also checks whether GNU patch and git place the hunks alike.
     """
 
     fork: ForkHistory | None = None
@@ -54,7 +54,7 @@ class Expectation:
 def verify(
     objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
 ) -> Verification:
-    """Verify in the same way as `verify_links`, and return only the verification."""
+    """Verify a series with `verify_links`, and return only the verification."""
     return verify_links(objects, series, base, expectation, keep_going=keep_going)[0]
 
 
@@ -64,7 +64,7 @@ def verify_links(
     """Apply the series to the pin in memory, and compare the trees. Writes nothing.
 
     Return the verification, and the result of applying each patch. After a patch that does not apply, the other patches
-    are `skipped`, unless `keep_going`.
+    are `skipped`, unless `keep_going` is set.
 
     Raises `MissingObject` if a touched file's content, or a tree of the fork, is not available.
     """
@@ -138,7 +138,7 @@ def _concluded(
 
 
 def _expected(expectation: Expectation) -> tuple[str | None, str | None]:
-    """Return the tree that the series must produce, and a phrase for the origin of this tree."""
+    """Return the tree that the series must produce, and a phrase that describes the origin of this tree."""
     if expectation.tree is not None:
         return expectation.tree, "the command line (--expect-tree)"
     if expectation.fork is not None:
@@ -154,8 +154,8 @@ def _merges(fork: ForkHistory) -> str:
     more = f" and {len(fork.merges) - 3} more" if len(fork.merges) > 3 else ""
     count = f"{len(fork.merges)} merge{'s' if len(fork.merges) > 1 else ''}"
     return (
-        f"the fork has {count} since the pin: {named}{more}. One commit is one patch, and a merge cannot be one; "
-        "rebase the fork, or compare the last tree alone with --tree-only"
+        f"the fork has {count} since the pin: {named}{more}. A merge cannot become a patch; "
+        "rebase the fork, or compare only the last tree with --tree-only"
     )
 
 
@@ -193,9 +193,8 @@ def prove_series(
     """Verify a configured series.
 
     The last tree is compared with `expect_tree`, in addition to a fork and instead of a lock. With `apply_only`,
-    nothing is compared. `strip` is the N of `-p N`.
-
-    Raises the errors of loading, opening and verifying.
+    nothing is compared. `strip` is the N of `-p N`. Raises the errors of `configured_series`, `open_sources` and
+    `verify_links`.
     """
     return prove_and_keep(
         config,
@@ -218,7 +217,8 @@ def prove_and_keep(
     keep_going: bool = False,
     strip: int | None = None,
 ) -> VerifiedSeries:
-    """Verify in the same way as `prove_series`, and keep the repositories open for further work on the trees."""
+    """Verify a series with the arguments of `prove_series`, and keep the repositories open for further work on the
+    trees."""
     series = configured_series(config)
     with_fork = config.expect == "fork" and not apply_only
     sources = open_sources(

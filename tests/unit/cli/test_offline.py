@@ -121,7 +121,7 @@ def test_a_missing_upstream_is_missing_and_not_wrong_usage(
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr == (
         "error: there is no upstream at ./upstream: no such file or directory\n\n"
-        "hint: clone upstream there, or name another repository as upstream\n"
+        "hint: clone upstream there, or choose a different repository as upstream\n"
     )
 
 
@@ -135,7 +135,8 @@ def test_a_missing_upstream_is_cloned_from_where_the_fork_knows_it(
     ran = run_cli(*command)
     assert ran.code == 3
     assert ran.stderr.endswith(
-        "\n\nhint: git clone https://example.org/x/llama.cpp ./upstream, or name another repository as upstream\n"
+        "\n\nhint: run 'git clone https://example.org/x/llama.cpp ./upstream', "
+        "or choose a different repository as upstream\n"
     )
 
 

@@ -161,6 +161,6 @@ def test_a_commit_that_its_patch_does_not_give_is_named_and_the_others_are_judge
     assert patchstack("export") == 1
     told = capsys.readouterr().err
     assert "error: the series would not recreate the fork; nothing was written" in told
-    assert f"{fork.commits[2][:12]} (Change 3 of a kernel): its patch does not give its tree" in told
-    assert told.count("does not give its tree") == 1
+    assert f"{fork.commits[2][:12]} (Change 3 of a kernel): its patch does not produce its tree" in told
+    assert told.count("does not produce its tree") == 1
     assert files(fork) == {}

@@ -50,9 +50,9 @@ def test_every_command_names_both_patches_and_the_way_out(
         run_git("checkout", "-q", lock, "patches/series.lock", cwd=merged.series.parent)
     ran = run_cli(command, *(("--dry-run",) if command == "export" else ()))
     assert ran.code == 2
-    both = "number 3 is taken by more than one patch: 0003-Patch-of-main.patch, 0003-Patch-of-other.patch"
+    both = "more than one patch has number 3: 0003-Patch-of-main.patch, 0003-Patch-of-other.patch"
     assert both in ran.stderr or "patches/series.lock cannot be used\n  - it has the conflict markers" in ran.stderr
-    assert "hint: after a merge of two clones that both exported" in ran.stderr
+    assert "hint: if both clones exported before the merge" in ran.stderr
     assert "git restore --source=HEAD --staged --worktree patches" in ran.stderr
 
 

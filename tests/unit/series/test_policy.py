@@ -307,7 +307,7 @@ def test_verify_and_lint_go_by_the_policy(fork: Fork, tmp_path: Path, run_cli: R
         assert "changed here, not used: series.product.fork: 'evil', not 'fork'" in ran.stderr
     gone = run_cli("verify", "--policy-from", "gone")
     assert gone.code == 3
-    assert "the commit gone, which holds the policy, is missing" in gone.stderr
+    assert "the commit gone, which contains the policy, is missing" in gone.stderr
 
 
 COMMANDS = {

@@ -26,10 +26,10 @@ def test_two_patches_of_one_number_are_both_named_beside_a_lock(fork: Fork, run_
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == (
         f"error: the patches of {fork.series} cannot be used\n"
-        "  - number 2 is taken by more than one patch: 0002-Change-2-of-a-kernel.patch, 0002-another.patch\n\n"
-        "hint: after a merge of two clones that both exported, "
-        f"'git restore --source=HEAD --staged --worktree {fork.series}' keeps one side; "
-        "put the other side's commits onto the fork and export: they get the next numbers\n"
+        "  - more than one patch has number 2: 0002-Change-2-of-a-kernel.patch, 0002-another.patch\n\n"
+        "hint: if both clones exported before the merge, "
+        f"run 'git restore --source=HEAD --staged --worktree {fork.series}' to keep one side, "
+        "add the other side's commits to the fork, and export them with the next numbers\n"
     )
 
 
@@ -69,7 +69,7 @@ def test_a_series_of_a_workspace_without_patches_is_to_be_exported(
     (tmp_path / "patchstack.yaml").write_text(
         f"series:\n  product:\n    patches: none\n    upstream: upstream\n    pin: {fork.pin}\n{lines}"
     )
-    first = "" if forked else "name the fork with fork: and fork_ref: in patchstack.yaml, then run "
+    first = "" if forked else "set fork and fork_ref in patchstack.yaml, then run "
     last = " writes them from the fork" if forked else ""
     for _ in range(2):
         ran = run_cli(command, "product", *(["new"] if command == "checkout" else []))

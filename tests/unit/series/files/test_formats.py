@@ -66,15 +66,15 @@ def test_packed_patches_give_the_tree_of_the_plain_ones(fork: Fork, run_cli: Run
 @pytest.mark.parametrize(
     ("file", "data", "complaint"),
     [
-        ("0001-a.patch.gz", b"no gzip", "it cannot be unpacked: Not a gzipped file (b'no')"),
-        ("0001-a.patch.gz", gzip.compress(DIFF)[:-6], "it cannot be unpacked: Compressed file ended before"),
-        ("0001-a.patch.xz", lzma.compress(DIFF)[:-6], "it cannot be unpacked: the file is cut short"),
-        ("0001-a.patch.xz", b"", "it cannot be unpacked: the file is cut short"),
-        ("0001-a.patch.bz2", bz2.compress(DIFF)[:-6], "it cannot be unpacked: Compressed file ended before"),
+        ("0001-a.patch.gz", b"no gzip", "it cannot be decompressed: Not a gzipped file (b'no')"),
+        ("0001-a.patch.gz", gzip.compress(DIFF)[:-6], "it cannot be decompressed: Compressed file ended before"),
+        ("0001-a.patch.xz", lzma.compress(DIFF)[:-6], "it cannot be decompressed: the file is truncated"),
+        ("0001-a.patch.xz", b"", "it cannot be decompressed: the file is truncated"),
+        ("0001-a.patch.bz2", bz2.compress(DIFF)[:-6], "it cannot be decompressed: Compressed file ended before"),
         (
             "0001-a.patch.zst",
             b"\x28\xb5\x2f\xfd",
-            "Zstandard is not read here: zstd -d 0001-a.patch.zst unpacks it to 0001-a.patch",
+            "Zstandard is not supported; run 'zstd -d 0001-a.patch.zst' to decompress the file to 0001-a.patch",
         ),
     ],
     # Names of our own: gzip writes the time into its bytes, and two workers must collect the same names.
@@ -103,7 +103,7 @@ def test_what_unpacks_to_too_much_is_refused(
         else:
             with pytest.raises(ConfigError) as refused:
                 load_series(directory)
-            assert refused.value.problems == (f"0001-a.patch.{suffix}: it unpacks to more than 1 MiB",)
+            assert refused.value.problems == (f"0001-a.patch.{suffix}: it decompresses to more than 1 MiB",)
 
 
 def test_packed_patches_that_are_too_much_together_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_packed_patches_that_are_too_much_together_are_refused(tmp_path: Path, m
     assert len(load_series(write_series(tmp_path / "s", {f"000{at}-a.patch.gz": one for at in (1, 2)})).patches) == 2
     with pytest.raises(ConfigError) as refused:
         load_series(write_series(tmp_path / "t", {f"000{at}-a.patch.gz": one for at in (1, 2, 3, 4)}))
-    told = "the packed patches of the series unpack to more than 1 MiB together"
+    told = "the compressed patches of the series decompress to more than 1 MiB in total"
     assert refused.value.problems == (f"0003-a.patch.gz: {told}", f"0004-a.patch.gz: {told}")
 
 
@@ -138,7 +138,7 @@ def test_a_mailbox_is_as_many_patches_as_it_has_mails(fork: Fork, run_cli: RunCl
         ("all.mbox#4", "Change 3 of a kernel"),
     ]
     assert [row["tree"] for row in rows] == fork.trees
-    assert document["warnings"] == ["all.mbox#1 is not applied: it is a cover letter: it holds no diff"]
+    assert document["warnings"] == ["all.mbox#1 is not applied: it is a cover letter, without a diff"]
 
 
 def test_a_mail_without_a_diff_is_named_with_its_line(tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_a_mail_without_a_diff_is_named_with_its_line(tmp_path: Path) -> None:
     series = load_series(write_series(tmp_path / "s", {"x.mbox": mail("One", DIFF) + reply}))
     assert [patch.file for patch in series.patches] == ["x.mbox#1"]
     line = mail("One", DIFF).count(b"\n") + 1
-    assert series.warnings == (f"x.mbox#2 is not applied: the mail at line {line} holds no diff",)
+    assert series.warnings == (f"x.mbox#2 is not applied: the mail at line {line} contains no diff",)
 
 
 def test_a_cover_letter_beside_the_patches_is_skipped_and_named(fork: Fork, run_cli: RunCli) -> None:
     write_series(fork.series, {"0000-cover-letter.patch": COVER})
     document = verify(run_cli, fork, fork.series)
     assert (document["applied_count"], document["patch_count"]) == (3, 3)
-    assert document["warnings"] == ["0000-cover-letter.patch is not applied: it is a cover letter: it holds no diff"]
+    assert document["warnings"] == ["0000-cover-letter.patch is not applied: it is a cover letter, without a diff"]
 
 
 def test_a_patch_with_number_0_is_no_cover_letter(fork: Fork, run_cli: RunCli) -> None:
@@ -191,10 +191,10 @@ def test_patches_of_one_number_are_in_the_order_of_their_names(fork: Fork, run_c
     with pytest.raises(ConfigError, match="more than one patch has number 1") as refused:
         series.up_to(1)
     assert refused.value.problems == ("0001-a.patch", "0001-z.patch")
-    assert refused.value.hint == "say which by its name: 0001-a"
+    assert refused.value.hint == "use the name of the patch, for example 0001-a"
     for name, count in {"0001-a": 1, "0001-z": 2, "0001-z.patch": 2, "2": 3, "0002": 3, "0002-b": 3}.items():
         assert len(series.up_to(name).patches) == count, name
-    with pytest.raises(ConfigError, match="0001- is the beginning of more than one name"):
+    with pytest.raises(ConfigError, match="more than one patch name begins with 0001-"):
         series.up_to("0001-")
     with pytest.raises(ConfigError, match="no patch is named nothing"):
         series.up_to("nothing")

@@ -72,12 +72,12 @@ def test_every_line_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load_series(directory)
     assert refused.value.problems == (
-        "line 1: a: -R takes the patch back: leave it out of the series, or reverse the file (interdiff)",
+        "line 1: a: -R reverts the patch: remove it from the series, or reverse the file (interdiff)",
         "line 2: b: option -l is unknown: it may change the patch's effect",
-        "line 3: ../c: a name of a file below this directory is needed",
-        "line 4: /etc/passwd: a name of a file below this directory is needed",
-        "line 6: d: line 5 has it already",
-        "line 7: x/./e: a name of a file below this directory is needed",
+        "line 3: ../c: the name must be the path of a file below this directory",
+        "line 4: /etc/passwd: the name must be the path of a file below this directory",
+        "line 6: d: already listed on line 5",
+        "line 7: x/./e: the name must be the path of a file below this directory",
     )
 
 
@@ -93,7 +93,7 @@ def test_a_listed_file_that_does_not_exist_is_missing(fork: Fork, run_cli: RunCl
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr == (
         f"error: {fork.series}/series lists files that do not exist\n  - line 1: a\n  - line 3: c\n\n"
-        "hint: get them, or put a # before each line whose patch is not to be applied\n"
+        "hint: add the files, or put a # before the lines of patches that are not to be applied\n"
     )
 
 
@@ -104,7 +104,7 @@ def test_without_a_series_file_names_without_numbers_have_no_order(fork: Fork, r
     assert ran.stderr == (
         f"error: the order of the patches in {directory} is unknown: names without numbers, and no series file\n"
         "  - add.diff\n  - fix.patch\n\n"
-        f"hint: list all of them in {directory}/series, one name a line, in the order to apply\n"
+        f"hint: list all of them in {directory}/series, one name per line, in the order of application\n"
     )
 
 
@@ -131,7 +131,7 @@ def test_export_does_not_write_into_a_quilt_directory(fork: Fork, run_cli: RunCl
     )
     ran = run_cli("export", "--workspace", fork.series.parent / "patchstack.yaml")
     assert ran.code == 2
-    assert ran.stderr.startswith(f"error: {fork.series} has a quilt series file, which export would not keep\n")
+    assert ran.stderr.startswith(f"error: {fork.series} has a quilt series file, which export would not preserve\n")
 
 
 names = st.text("ab-_.0#", min_size=1, max_size=4).filter(lambda name: set(name) != {"."} and name[0] != "#")
@@ -159,7 +159,7 @@ def test_the_series_file_is_read_as_quilt_reads_it(tmp_path: Path, lines: list[s
     try:
         ours = [entry.file for entry in read_quilt(path)]
     except ConfigError as refused:
-        assert any("has it already" in problem for problem in refused.problems)
+        assert any("already listed on line" in problem for problem in refused.problems)
         assert len(set(told)) < len(told)
     else:
         assert ours == told

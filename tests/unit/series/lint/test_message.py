@@ -84,10 +84,10 @@ def test_the_words_say_what_is_lost(tmp_path: Path) -> None:
         fork.repo.commit(f"Step {number}", {"src/x.cpp": f"{number}\n"}, body=LOST[case])
     fork.export()
     assert [finding.message for finding in of(fork).findings if finding.rule == "message"] == [
-        "git am takes `---` for the end of the message, and loses 2 lines",
-        "git am takes `From: B Other <b@example.com>` at the start of a message for the author, and drops it",
-        f"git am takes `From {SHA} Mon Sep 17 00:00:00 2001` for the start of the next mail, and fails",
-        "git am takes `diff --git a/src/a.cpp b/src/a.cpp` for the end of the message, and may fail at it",
+        "git am treats `---` as the end of the message, and loses 2 lines",
+        "git am treats `From: B Other <b@example.com>` at the start of a message as the author, and drops it",
+        f"git am treats `From {SHA} Mon Sep 17 00:00:00 2001` as the start of the next mail, and fails",
+        "git am treats `diff --git a/src/a.cpp b/src/a.cpp` as the end of the message, and may fail at it",
     ]
 
 

@@ -156,7 +156,7 @@ def test_adopting_twice_gives_the_same_commits(fork: Fork, run: Adopting) -> Non
             {"0001-a.patch": edited("docs/notes.txt", "@@ -1,3 +1,4 @@\n+zero\n one\n two\n drei\n")},
             "  - 0001-a.patch: docs/notes.txt: hunk 1 (@@ -1,3 +1,4 @@): expected `drei` at line 3, found `three`; "
             "hunk 1 applies with fuzz 1 at line 1: refresh it\n\n"
-            "hint: patchstack refresh DIR with the same --patches and --pin writes copies that need no fuzz\n",
+            "hint: run 'patchstack refresh DIR' with the same --patches and --pin to write copies that need no fuzz\n",
         ),
         (
             {"0001-a.patch": edited("src/kernel.cu", "@@ -40,0 +41 @@\n+new\n")},
@@ -182,7 +182,7 @@ def test_a_branch_that_is_elsewhere_and_a_directory_in_use_are_refused(fork: For
     ran = adopt(run, fork, quilt(fork))
     assert ran.code == 2
     assert "has a branch debian at" in ran.stderr
-    assert ran.stderr.endswith("hint: --fork-ref NAME gives it another name\n")
+    assert ran.stderr.endswith("hint: choose a different name with --fork-ref NAME\n")
     write_series(Path("patches/debian"), {"README": b"x"})
     ran = adopt(run, fork, quilt(fork))
     assert ran.code == 2

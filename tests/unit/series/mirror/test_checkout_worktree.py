@@ -84,7 +84,7 @@ def test_a_branch_of_that_name_elsewhere_is_refused_and_another_name_taken(
     assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 2
     told = capsys.readouterr().err
     assert f"clone has a branch product at {fork.pin[:12]}; the series ends at {fork.commits[-1][:12]}" in told
-    assert "hint: --branch NAME gives it another name" in told
+    assert "hint: choose a different name with --branch NAME" in told
     assert files_of(clone) == before
     assert not (tmp_path / "tree").exists()
     assert patchstack("checkout", "product", "tree", "--worktree-of", "clone", "--branch", "mine") == 0

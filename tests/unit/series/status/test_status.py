@@ -203,7 +203,7 @@ def test_a_missing_fork_does_not_hide_the_rest(exported: Fork, patchstack: RunCl
     assert "fork       ./fork product: no repository at ./fork" in ran.stdout
     assert "mirror     not compared: no repository at ./fork" in ran.stdout
     assert "costliest  src/kernel.cu" in ran.stdout
-    recreated = "patchstack checkout product ./fork recreates it from pin, series and lock"
+    recreated = "run 'patchstack checkout product ./fork' to recreate the fork from pin, series and lock"
     assert ran.stdout.endswith(f"next: {recreated}\n")
     told = patchstack("verify").stderr
     assert told == (f"error: no repository at ./fork: no such file or directory\n\nhint: {recreated}\n")
@@ -240,7 +240,7 @@ def test_a_missing_branch_of_the_fork_is_recreated_in_a_work_tree(
         ran = patchstack(verb)
         assert ran.code == 3
         assert "fork ref product is not in ./fork" in ran.told
-        assert f"patchstack {command} recreates the branch from pin, series and lock" in ran.told
+        assert f"run 'patchstack {command}' to recreate the branch from pin, series and lock" in ran.told
     monkeypatch.setattr(sys, "argv", ["patchstack", *command.split()])
     assert guarded(whole) == 0
     assert patchstack("status").code == 0
@@ -251,7 +251,7 @@ def test_a_missing_fork_without_a_lock_is_to_be_cloned(exported: Fork, patchstac
     (exported.series / "series.lock").unlink()
     for told in (patchstack("verify"), patchstack("verify", *exported.options)):
         assert told.code == 3
-        assert "hint: clone the fork there, or name its repository" in told.stderr
+        assert "hint: clone the fork there, or set fork in patchstack.yaml" in told.stderr
 
 
 def test_credentials_of_a_fork_by_url_are_not_shown(

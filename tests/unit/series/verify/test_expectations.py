@@ -110,8 +110,8 @@ def test_a_fork_with_a_merge_is_explained(fork: Fork, run_cli: RunCli) -> None:
     assert (ran.code, ran.document["holds"]) == (1, False)
     assert ran.document["first_problem"] == (
         f"the fork has 1 merge since the pin: {merge[:12]} (Merge the side). "
-        "One commit is one patch, and a merge cannot be one; "
-        "rebase the fork, or compare the last tree alone with --tree-only"
+        "A merge cannot become a patch; "
+        "rebase the fork, or compare only the last tree with --tree-only"
     )
     assert ran.document["first_problem"] in run_cli("verify", *fork.options).told
 

@@ -163,9 +163,9 @@ def test_every_fault_of_a_lock_is_told_at_once(fork: Fork, run_cli: RunCli) -> N
         "patches[3]: not a mapping",
     ):
         assert f"  - {complaint}\n" in ran.stderr
-    assert ran.stderr.endswith("\n\nhint: use the patchstack that wrote it, or a newer one\n")
+    assert ran.stderr.endswith("\n\nhint: use the patchstack version that wrote it, or a newer version\n")
     path.write_text(path.read_text().replace("patchstack.lock/9", "patchstack.lock/1"))
-    hint = "it is generated: restore it from version control; or remove it, which loses its retired numbers, and export"
+    hint = "restore it from version control; or remove it and export again, which loses the retired numbers"
     assert run_cli("verify", *fork.sources).stderr.endswith(f"\n\nhint: {hint}\n")
 
 

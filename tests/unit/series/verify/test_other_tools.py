@@ -78,7 +78,7 @@ def test_what_two_tools_read_differently_is_not_adopted(
     monkeypatch.chdir(tmp_path / "mine")
     assert patchstack("init", *sources[:2], "--adopt", sources[3], *sources[4:]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("error: these hunks have no definite place; nothing was written\n")
+    assert told.startswith("error: the place of these hunks is ambiguous; nothing was written\n")
     assert told.endswith(
         "hint: make the patch again from the intended tree with git diff -U10, so that it fits only one place\n"
     )

@@ -125,8 +125,7 @@ def test_a_fork_that_merged_the_pin_is_told_to_rebase(fork: Fork, run_cli: RunCl
     assert (ran.code, ran.stdout) == (1, "")
     assert ran.stderr == (
         f"error: the fork {fork.repo.path} product has merged the pin {later[:12]} instead of being rebased onto it\n\n"
-        "hint: rebase the fork onto the pin (one commit is one patch), "
-        "or compare the last tree alone with --tree-only\n"
+        "hint: rebase the fork onto the pin, or compare only the last tree with --tree-only\n"
     )
 
 

@@ -106,8 +106,8 @@ def test_a_shallow_fork_that_ends_before_the_pin_is_told_how_to_deepen(fork: For
     ran = run_cli("verify", *from_there(fork, fork.upstream.path, shallow))
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr == (
-        f"error: {shallow} is shallow: its history ends before the pin {fork.pin[:12]}\n\n"
-        f"hint: git -C {shallow} fetch --deepen=1000\n"
+        f"error: {shallow} is shallow: its history does not reach the pin {fork.pin[:12]}\n\n"
+        f"hint: run 'git -C {shallow} fetch --deepen=1000'\n"
     )
 
 

@@ -124,7 +124,7 @@ def test_patches_of_one_number_are_told_apart_by_their_names(fork: Fork, run_cli
     ran = run_cli("bisect", *sources, "--bad", "5")
     assert ran.code == 2
     assert "error: patches: more than one patch has number 5" in ran.stderr
-    assert "hint: say which by its name: 0005-Change-5-of-a-kernel" in ran.stderr
+    assert "hint: use the name of the patch, for example 0005-Change-5-of-a-kernel" in ran.stderr
     ran = run_cli("bisect", *sources, "--bad", "0005-y")
     assert ran.code == 2 and "error: patches: no patch is named 0005-y" in ran.stderr
 
