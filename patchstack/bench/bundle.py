@@ -51,11 +51,11 @@ class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1")
 
 
 def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the content of a comparison's file, not yet compressed.
+    """Return the uncompressed content of a comparison's file.
 
     `builds` contains the build inputs that are recorded on this machine, by build key. The file includes the build
-    inputs of both sides, from `builds` or from a file that was unpacked earlier. Raises `MissingError` if a run is
-    missing. Also raises the errors of `read_plan` and `read_record`.
+    inputs of both sides if they are in `builds` or were unpacked earlier. Raises `MissingError` if a run is missing.
+    Also raises the errors of `read_plan` and `read_record`.
     """
     plan = read_plan(directory)
     pairs: list[PairRecord] = []
@@ -137,7 +137,7 @@ def _record(run: BundledRun, plan: Plan) -> Record:
 def read_packed(file: Path) -> bytes:
     """Return the uncompressed content of a file that `bench pack` wrote.
 
-    Raises `MissingError` if the file cannot be read, and `ConfigError` if it is not compressed or is too large.
+    Raises `MissingError` if the file cannot be read, and `ConfigError` if it is not a gzip file or is too large.
     """
     try:
         with gzip.open(file) as stream:

@@ -62,8 +62,8 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
     """Return the workload `name`: a workload of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
 
     `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the name or a setting is
-    unknown. Also raises `UsageError` if settings are given for a workload of the workspace. Only a maintainer may
-    change those settings, in the file.
+    unknown. Also raises `UsageError` if settings are given for a workload of the workspace, because these can be
+    changed only in `patchstack.yaml`.
     """
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:

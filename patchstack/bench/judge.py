@@ -21,7 +21,7 @@ MOST_PAIRS = 48
 TOO_WIDE = 6
 """A comparison is INVALID if the interval of a primary row is wider than this many margins after all pairs."""
 MOST_THROWN = 5
-"""At most one in this number of pairs may be thrown away."""
+"""At most one pair in this number of pairs may be thrown away."""
 
 
 class Outcome(StrEnum):
@@ -121,8 +121,8 @@ class Judged:
     """The result of judging a comparison.
 
     `decided` is the number of the pair that decided the outcome; None if the comparison is undecided. `counted` is the
-    number of pairs that count, and `thrown` is the number of pairs that were thrown away. `demand_met` is None if there
-    is no demand.
+    number of pairs that count, and `thrown` is the number of pairs that were thrown away. `demand_met` is None if no
+    demand is set.
     """
 
     outcome: Outcome
@@ -188,7 +188,7 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 
 
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
-    """Return the outcome and its reason after `look` counted pairs and `thrown` pairs that were thrown away.
+    """Return the outcome and its reason after `look` pairs that count and `thrown` pairs that do not.
 
     `last` is true if no more pairs may be run.
     """
@@ -293,8 +293,8 @@ def _shown(tracks: Sequence[_Track], rule: Rule, look: int) -> list[RowShown]:
 def _needed(track: _Track, rule: Rule, look: int, *, primaries: int) -> int | None:
     """Estimate the total number of pairs that are needed to prove a statement about the row.
 
-    The estimate assumes that the share of wins stays the same. If several statements are relevant, it is the smallest
-    of their numbers. Return None if a statement is already proven, or if too many pairs would be needed.
+    The estimate assumes that the share of wins stays the same. If several statements are relevant, the smallest number
+    is returned. Return None if a statement is already proven, or if too many pairs would be needed.
     """
     row, evidence = track.row, track.evidence
     wanted = {Statement.NOT_WORSE: rule.alpha}

@@ -87,8 +87,8 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
 def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the reason why a comparison does not compare the required builds. Return None if it compares them.
 
-    The required builds are the build before the candidate and the candidate's build. `builds` has the inputs of builds
-    by key. A key is computed from the inputs, so the inputs cannot belong to a different build.
+    The required builds are the build before the candidate and the candidate's build. `builds` contains the inputs of
+    builds, by key. A key is computed from the inputs, so the inputs cannot belong to a different build.
     """
     sides = (("A", plan.a, "the build before the candidate"), ("B", plan.b, "the candidate's build"))
     inputs = []

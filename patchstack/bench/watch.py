@@ -53,8 +53,8 @@ class Watched(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The GPUs at one moment. If the machine has several GPUs, `clock` is the lowest value of all GPUs, and each other
-    figure is the highest."""
+    """The state of the GPUs at one moment. If the machine has several GPUs, `clock` is the lowest value of all GPUs,
+    and each other figure is the highest."""
 
     clock: float | None
     power: float | None

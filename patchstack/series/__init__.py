@@ -1,1 +1,1 @@
-"""The series of patches: its files, its lock, and its fork."""
+"""Read, check and write a series of patches, with its files, its lock and its fork."""

@@ -70,8 +70,8 @@ def read_fork(
 def check_pushed(repository: Repository, head: str, *branches: str, required: bool) -> str | None:
     """Return a warning if no remote-tracking branch contains the commit. Return None otherwise.
 
-    The remote-tracking branches are as last fetched. With `required`, raises `NotHeldError` instead of returning the
-    warning.
+    The remote-tracking branches are those of the last fetch. With `required`, raises `NotHeldError` instead of
+    returning the warning.
     """
     behind = _unpushed(repository, head, branches)
     if behind is None:

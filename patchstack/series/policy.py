@@ -112,12 +112,12 @@ def _refuse_brought(workspace: Workspace) -> None:
         raise WorkspaceUnusable(
             "the policy names a repository that the change itself adds",
             problems=problems,
-            hint="name a URL, a path outside the checkout, or a clone that the checkout does not track",
+            hint="use a URL, a path outside the checkout, or a clone that the checkout does not track",
         )
 
 
 def _brought(root: Path, place: str) -> str:
-    """Return how the checkout at `root` contains a repository at a path.
+    """Describe how the checkout at `root` contains the repository at a path.
 
     Return an empty string if the checkout does not contain the repository.
     """

@@ -46,8 +46,8 @@ class LintPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A waiver, which accepts the findings of `rule`. `why` is the reason. `patch` is the number of the patch; None
-    means every patch. `file` and `line` are the location of the waiver."""
+    """A waiver of findings. `rule` is the rule whose findings are accepted, and `why` is the reason. `patch` is the
+    number of the patch; None means every patch. `file` and `line` are the location of the waiver."""
 
     rule: str
     patch: int | None
@@ -98,7 +98,7 @@ class SeriesConfig:
     """A series of the workspace.
 
     - `upstream` and `fork`: a path or a URL. Paths are relative to the workspace.
-    - `expect`: what verify compares the series with: `fork` or `lock`.
+    - `expect`: `fork` or `lock`. Verify compares the series with this source.
     - `context`: the number of context lines in exported patches.
     - `form`: `plain` or `anchored`.
     - `require_pushed`: export and accept refuse a branch whose commits are not on its remote.

@@ -43,7 +43,7 @@ def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> A
         line = f":{mark.line + 1}" if mark is not None else ""
         raise WorkspaceUnusable(f"{path}{line}: not YAML: {error.problem or error.context}") from error
     except Exception as error:
-        # The parser raises many kinds of errors: for dates, tags, huge numbers, deep nesting.
+        # The parser raises many kinds of errors, for example for dates, tags, huge numbers and deep nesting.
         raise WorkspaceUnusable(
             f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         ) from error

@@ -120,8 +120,8 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
 
 
 def _scalar(value: str, quote: str) -> str:
-    """Return a string as YAML. `quote` is the quotation mark of the old value. If it is empty, quotes are added if YAML
-    might read the string as a different value."""
+    """Return a string as YAML. `quote` is the quotation mark of the old value. If it is empty, the string is quoted
+    only if YAML might read it as a different value."""
     plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
     number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
     if quote or not plain or number or value.startswith("-"):
@@ -138,8 +138,8 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _written(place: str | Path) -> str:
-    """Return a path or URL as a workspace file in the current directory contains it. A path that goes up at most two
-    directories is relative."""
+    """Convert a path or URL to the text for a workspace file in the current directory. A path is made relative if it
+    goes up at most two directories, and absolute otherwise."""
     text = str(place)
     if is_url(text):
         return text

@@ -101,7 +101,7 @@ def unpacked(content: bytes) -> bytes:
 
 
 def read_record(content: bytes) -> ServeRecord:
-    """Parse the record in the bytes of a file. Raises `NotHeldError` if the record is damaged."""
+    """Parse the content of a record's file. Raises `NotHeldError` if the record is damaged."""
     try:
         return msgspec.json.decode(unpacked(content), type=ServeRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

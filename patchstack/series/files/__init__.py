@@ -1,1 +1,1 @@
-"""The files of a series on disk: names, formats and order."""
+"""Read the files of a series on disk: names, formats and order."""

@@ -108,7 +108,7 @@ _Step = tuple[list[bytes], bool, bool]
 
 
 def _step(lines: list[bytes], diff: _Diff) -> _Step:
-    """Return the full names in one diff, whether it creates its file, and whether it deletes it."""
+    """Return the full names in one diff, and whether the diff creates its file or deletes it."""
     names = [
         _plain(lines[place][4:]) for place in (diff.old, diff.new) if place is not None and not _is_null(lines[place])
     ]

@@ -178,7 +178,7 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     exported = (directory / LOCK).exists()
     order = read_order(directory, ordered=exported)
     if not order.files:
-        raise NoPatches(f"there are no patches in {directory}", hint="a series is a directory of *.patch files")
+        raise NoPatches(f"there are no patches in {directory}", hint="choose a directory that contains *.patch files")
     problems: list[str] = []
     patches: list[PatchFile] = []
     covers: list[NotApplied] = []

@@ -111,7 +111,7 @@ def refreshed_name(file: str) -> str:
 
 
 def choose_by_name(which: str, files: Sequence[str]) -> int | None:
-    """Return the position of the file that a word names.
+    """Return the position of the file to which a word refers.
 
     The word is the file's name, the name without suffix, or a unique prefix of the name. Return None if no name
     matches. Raises `ConfigError` if several names begin with the word.

@@ -24,8 +24,8 @@ _MANY = 12
 class Listed:
     """A file to apply.
 
-    `file` is its path in the directory. `strip` is the N of its `-pN` option in a `series` file; None if it has none.
-    `by_file` is true if a `series` file lists it.
+    `file` is its path in the directory. `strip` is the N of its `-pN` option in a `series` file; None without this
+    option. `by_file` is true if a `series` file lists it.
     """
 
     file: str

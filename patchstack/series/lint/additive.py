@@ -13,7 +13,7 @@ ID = "additive"
 
 @dataclass(slots=True)
 class _Tracked:
-    """A file after some patches of the series: its lines, and which of these lines come from the pin."""
+    """A file after some patches of the series. For each line, `upstream` is true if the line comes from the pin."""
 
     lines: list[bytes]
     upstream: list[bool]

@@ -1,4 +1,4 @@
-"""Rule `anchored`: anchored patches add only lines of the fork, no copies of upstream's lines."""
+"""Rule `anchored`: an anchored patch adds no copies of upstream lines."""
 
 from __future__ import annotations
 

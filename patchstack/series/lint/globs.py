@@ -22,7 +22,7 @@ _SHORT = 512
 
 
 def effort(path: str, globs: Iterable[str]) -> int:
-    """Return an estimate of the work to match a path with globs, in units of about a microsecond."""
+    """Estimate the work of matching a path with globs, in units of about one microsecond."""
     return sum(len(path) * (1 if _simple(glob, path) else len(glob)) for glob in globs)
 
 
@@ -46,7 +46,7 @@ class _Step:
     """One step of a glob.
 
     The step consumes a character for which `takes` is true. With `again`, it consumes any number of such characters.
-    `skips` are indices of steps that can be reached without a character.
+    `skips` contains the offsets of the steps that can be reached without consuming a character.
     """
 
     takes: Callable[[str], object]

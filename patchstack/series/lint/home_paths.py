@@ -1,4 +1,4 @@
-"""Rule `home-path`: no paths that exist only on one person's machine."""
+"""Rule `home-path`: patches contain no paths that exist only on one person's machine."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ID = "names"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report slugs that are not a short form of the subject, wrong suffixes, and files that only look like patches."""
+    """Report wrong suffixes, files that only look like patches, and slugs that are not a short form of the subject."""
     for patch in subject.patches:
         yield from _slug(patch)
         yield from _suffix(patch)
@@ -60,7 +60,7 @@ def _shortens(slug: str, full: str) -> bool:
 
 
 def _suffix(patch: LintedPatch) -> Iterator[Finding]:
-    """Report plain patches that insert lines without context: git puts such lines at the end of the file."""
+    """Report plain patches that insert lines without context, because git puts such lines at the end of the file."""
     if patch.file.anchored:
         return
     for file in patch.text.files:

@@ -17,7 +17,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     for patch in subject.patches:
         number = patch.file.number
         if number is None:
-            yield patch.finding(ID, 1, "the file name has no number: it starts with four digits and a dash")
+            yield patch.finding(ID, 1, "the file name has no number: it must start with four digits and a dash")
             continue
         if not _FOUR.match(patch.file.file):
             digits = re.match(r"\d+", patch.file.file)

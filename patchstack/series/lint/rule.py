@@ -103,7 +103,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: its id, a line that explains its reason, and the check. Checks do not write or print."""
+    """A rule, with its id, a line that explains its reason, and its check. Checks do not write or print."""
 
     id: str
     reason: str

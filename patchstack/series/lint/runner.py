@@ -53,7 +53,7 @@ _NEVER_WAIVED = frozenset({unreadable.ID, UNUSED.id})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waived:
-    """A waived finding, and the reason given for it."""
+    """A waived finding, with the reason of its waiver."""
 
     finding: Finding
     why: str

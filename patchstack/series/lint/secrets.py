@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(r"[<>{}$%]|\A(.)\1*\Z")
 
 
 def secrets_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield every likely secret of a line, as its kind and its text."""
+    """Yield every likely secret of a line, with its kind and its text."""
     if any(mark in text for mark in _MARKS):
         for what, shape in _SHAPES:
             for match in shape.finditer(text):
@@ -49,7 +49,7 @@ def secrets_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def redacted(text: str) -> str:
-    """Return a text in which every likely secret is cut to its first characters."""
+    """Return the text with every likely secret cut to its first characters."""
     for _, secret in list(secrets_in(text)):
         text = text.replace(secret, _cut(secret))
     return text

@@ -15,11 +15,11 @@ def check(subject: Subject) -> Iterator[Finding]:
     for patch in subject.patches:
         kib = -(-len(patch.file.data or b"") // 1024)
         if kib > policy.patch_kib:
-            yield patch.finding(ID, 1, f"the patch has {kib:,} KiB, over {policy.patch_kib:,}")
+            yield patch.finding(ID, 1, f"the patch has {kib:,} KiB, more than {policy.patch_kib:,}")
         for file in patch.text.files:
             count = len(file.added)
             if count > policy.file_lines:
-                message = f"{named(file.path)}: {count:,} added lines, over {policy.file_lines:,}"
+                message = f"{named(file.path)}: {count:,} added lines, more than {policy.file_lines:,}"
                 yield patch.finding(ID, file.number, message)
 
 

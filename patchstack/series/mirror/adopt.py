@@ -173,7 +173,7 @@ def _occupied(directory: Path) -> UsageError:
 def _refuse(objects: Objects, links: Sequence[Link]) -> None:
     """Raise `NotHeldError` for patches that cannot become commits with the same meaning."""
     if disagreed := list(disagreements(objects, links)):
-        hint = "run 'git diff -U10' on the intended tree to write the patch with enough context for one place"
+        hint = "write the patch again with more context: run 'git diff -U10' with the intended tree"
         raise PatchesNotConverted(
             "the place of these hunks is ambiguous; nothing was written", problems=disagreed, hint=hint
         )

@@ -128,8 +128,8 @@ def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
                 tree.put(part, mode, oid)
                 break
             if depth == len(parts):
-                # A patch may create a file at the path of this directory. The contents are in the way unless the series
-                # removes them. Later rounds read only files that the series names.
+                # A patch may create a file at the path of this directory, so the files below must block it unless the
+                # series removes them. They are added empty. Later iterations read only those that the series names.
                 for other in _files_below(os.path.join(os.fsencode(directory), part)):
                     tree.put(part + b"/" + other, FILE, objects.add("blob", b""))
     return tree.write()

@@ -129,7 +129,7 @@ class WorkTreeOf:
         raise git.GitFailed(
             f"git worktree add in {self.repository} failed",
             added,
-            hint="use --branch NAME if another work tree has that branch; --no-files if contents are missing",
+            hint="use --branch NAME if a different work tree has this branch, or --no-files if contents are missing",
         )
 
 
@@ -186,12 +186,12 @@ def check_out(
     files: bool = True,
     worktree_of: Path | None = None,
 ) -> CheckedOut:
-    """Recreate the fork's branch in a new repository, up to the patch `at`, which is a number or name.
+    """Recreate the fork's branch in a new repository, up to the patch `at`.
 
-    `branch` is the name of the branch. Without a lock, the commits are made from the mails of the patches. The
-    repository borrows upstream's objects (as `git clone --shared` does) and receives only the objects that the series
-    adds. With `worktree_of`, the branch and a work tree are created in a repository that has the pin. Everything is
-    first recreated and checked in memory.
+    `at` is the number or name of a patch; None means the whole series. `branch` is the name of the branch. Without a
+    lock, the commits are made from the mails of the patches. The repository borrows upstream's objects (as `git clone
+    --shared` does) and receives only the objects that the series adds. With `worktree_of`, the branch and a work tree
+    are created in a repository that has the pin. Everything is first recreated and checked in memory.
 
     Raises `UsageError` for a directory that is not empty, or a branch that cannot be created. Raises `ConfigError` for
     a lock without commits, and `NotHeldError` if series and lock do not produce the recorded commits.

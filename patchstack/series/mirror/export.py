@@ -48,7 +48,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """One file of the series after the export, or before it if the file is removed.
+    """One file of the series after the export, or a file that the export removes.
 
     `was` is the earlier name of the patch with the same number.
     """
@@ -244,7 +244,8 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
 def path_complaints(
     objects: Objects, base: Commit, commits: Sequence[Commit], policy: LintPolicy
 ) -> list[tuple[int, str]]:
-    """Return the position of each commit that touches a forbidden path, with the complaint of the path policy."""
+    """Return the position of each commit that touches a forbidden path, and the reason why the policy forbids the
+    path."""
     pin = TreeOverlay(objects, base.tree)
     complaints = []
     before = base.tree

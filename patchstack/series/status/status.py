@@ -35,7 +35,7 @@ class Examined:
     """A configured series that was opened and verified as by `patchstack verify`.
 
     Errors of fork and lock are stored, not raised. `verification` is None for a series that has no patches because it
-    was never exported. `links` are the results of applying the patches.
+    was never exported. `links` contains the results of applying the patches.
     """
 
     config: SeriesConfig
@@ -109,8 +109,8 @@ class LockState:
 class Numbers:
     """The patch numbers of a series.
 
-    `gaps` are numbers below the highest that are neither used nor retired. `unnumbered` is the number of files without
-    a number.
+    `gaps` lists the numbers below the highest that are neither used nor retired. `unnumbered` is the number of files
+    without a number.
     """
 
     used: tuple[int, ...]
@@ -148,7 +148,7 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
     """Open a series and verify it. Writes nothing.
 
     Raises the errors of `load_series`, except for a series with a fork that has no patches yet. Raises the errors of
-    opening upstream, and `MissingObject` if a file's content is not available.
+    `open_sources` for upstream. Raises `MissingObject` if a file's content is not available.
     """
     series = _loaded(config)
     lock, lock_error = _lock(config.patches)

@@ -23,7 +23,7 @@ _BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain 
 class UpstreamFile:
     """An upstream file that the series touches.
 
-    `patches` are the labels of the patches that touch it, in order. The counts compare the whole series with the pin,
+    `patches` lists the labels of the patches that touch it, in order. The counts compare the whole series with the pin,
     without context. `hunks` is the number of changed places. `inserted` is the number of added lines. `changed` is the
     number of upstream's lines that were removed or changed. All counts are 0 for a binary file, and for a file that a
     later patch restores.
@@ -168,9 +168,9 @@ class ReadableDiff:
 def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> ReadableDiff:
     """Return the diff of a patch file for reading.
 
-    `trees` contains the trees before and after the patch; None if the patch was not applied. A text diff is not
-    changed. The diff is made again from the trees, with three lines of context, if a hunk has no context. The same
-    applies if only git can read the patch (binary data, links, …).
+    `trees` contains the trees before and after the patch; None if the patch was not applied. A text diff whose hunks
+    have context is returned unchanged. Any other diff is made again from the trees, with three lines of context. This
+    applies to hunks without context and to patches that only git can read (binary data, links, …).
     """
     try:
         parse_diffs(data)

@@ -1,4 +1,4 @@
-"""Apply a whole series, and keep the tree after every patch."""
+"""Apply a whole series, and return the tree after every patch."""
 
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ def test_a_secret_that_is_removed_or_stands_around_is_not_the_patchs(tmp_path: P
 def test_a_patch_and_an_addition_over_the_limit_are_named(linted: Linted) -> None:
     result = linted(("Much", {"src/much.cpp": numbered(900)}), patch_kib=8, file_lines=800)
     assert told(result) == [
-        ("size", 1, "the patch has 10 KiB, over 8"),
-        ("size", 1, "src/much.cpp: 900 added lines, over 800"),
+        ("size", 1, "the patch has 10 KiB, more than 8"),
+        ("size", 1, "src/much.cpp: 900 added lines, more than 800"),
     ]
 
 

@@ -57,7 +57,10 @@ def test_a_directory_without_patches_is_an_error_and_not_a_series_that_holds(
     )
     ran = run_cli("verify", "--patches", empty, *fork.options[2:])
     assert (ran.code, ran.stdout) == (2, "")
-    assert ran.stderr == f"error: there are no patches in {empty}\n\nhint: a series is a directory of *.patch files\n"
+    assert (
+        ran.stderr
+        == f"error: there are no patches in {empty}\n\nhint: choose a directory that contains *.patch files\n"
+    )
 
 
 @pytest.mark.parametrize("forked", [True, False])

@@ -179,7 +179,7 @@ def test_an_anchored_patch_is_followed_to_its_exact_place(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("0002b-Change-2-of-a-kernel.patch", "the file name has no number: it starts with four digits and a dash"),
+        ("0002b-Change-2-of-a-kernel.patch", "the file name has no number: it must start with four digits and a dash"),
         ("02-Change-2-of-a-kernel.patch", "the number 02 does not have four digits (0002)"),
     ],
 )

@@ -79,7 +79,5 @@ def test_what_two_tools_read_differently_is_not_adopted(
     assert patchstack("init", *sources[:2], "--adopt", sources[3], *sources[4:]) == 1
     told = capsys.readouterr().err
     assert told.startswith("error: the place of these hunks is ambiguous; nothing was written\n")
-    assert told.endswith(
-        "hint: make the patch again from the intended tree with git diff -U10, so that it fits only one place\n"
-    )
+    assert told.endswith("hint: write the patch again with more context: run 'git diff -U10' with the intended tree\n")
     assert list(Path.cwd().iterdir()) == []
