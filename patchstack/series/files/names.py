@@ -44,7 +44,7 @@ def packed_as(file: str) -> str | None:
 
 
 def looks_like_patch(file: str) -> bool:
-    """Return whether a file's name suggests a patch, although the file is not a patch of the series."""
+    """Return whether a file's name suggests a patch. This is meant for files that are not patches of the series."""
     return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
 
 

@@ -50,6 +50,6 @@ def _is_odd(patch: LintedPatch) -> bool:
 
 RULE = Rule(
     id=ID,
-    reason="a patch that does not apply was checked by no other rule, and cannot be shipped",
+    reason="a patch that does not apply cannot be shipped, and no other rule checks it",
     check=check,
 )

@@ -104,7 +104,7 @@ def _compute(
             raise PatchDoesNotApply(
                 f"{failed.patch.file} does not apply to {directory}; nothing was written",
                 problems=[problem.detail for problem in failed.outcome.problems],
-                hint="is the directory the pin's source, without patches on it yet?",
+                hint="choose a directory with the pin's source, to which no patches were applied",
             )
         changes = list(compare_trees(objects, base, links[-1].after if links else base))
         _refuse_what_no_disk_holds(objects, changes)

@@ -98,7 +98,7 @@ class WorkTreeOf:
         if not git.read(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
             raise CloneMissing(
                 f"{self.repository} does not have the pin {base}",
-                hint=f"run 'git -C {self.repository} fetch' to get it from upstream",
+                hint=f"fetch it: run 'git -C {self.repository} fetch URL' with the URL of upstream",
             )
         at = git.read(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:

@@ -51,7 +51,7 @@ def from_fork(
     """
     if is_url(fork):
         raise CloneNeeded(
-            "init reads only a fork on this machine", hint=f"run 'git clone {shown_url(fork)}', and use that clone"
+            "init needs a fork on this machine", hint=f"run 'git clone {shown_url(fork)}', and use that clone"
         )
     repository = Repository.open(fork, Path(fork))
     pin_from = "--pin"

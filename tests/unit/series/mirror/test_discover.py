@@ -96,7 +96,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_written(
         ([], "no fork and no patches were given"),
         (["--fork", "fork"], "--fork needs --fork-ref"),
         (["--patches", "patches"], "--patches needs --upstream and --pin"),
-        (["--fork", "https://example.com/x.git", "--fork-ref", "x"], "init reads only a fork on this machine"),
+        (["--fork", "https://example.com/x.git", "--fork-ref", "x"], "init needs a fork on this machine"),
         (["--fork", "fork", "--fork-ref", "nosuch", "--upstream", "upstream"], "fork ref nosuch is not in fork"),
     ],
 )
