@@ -225,7 +225,8 @@ def check_unchanged(directory: Path, digest: str) -> None:
 def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
     if not fork.commits:
         raise NotDescended(
-            f"the fork {fork.name} has no commits since the pin {base.oid[:12]}", hint="nothing to export"
+            f"the fork {fork.name} has no commits since the pin {base.oid[:12]}",
+            hint="commit the changes to the fork first",
         )
     problems = [f"{commit.oid[:12]} ({commit.subject}) is a merge" for commit in fork.merges]
     before = base.tree

@@ -112,7 +112,9 @@ def _concluded(
     if fork is None and lock is not None and (lock.base_commit, lock.base_tree) != (base.oid, base.tree):
         problem = f"the lock was written for the pin {lock.base_commit[:12]}, not {base.oid[:12]}"
         if lock.base_commit == base.oid:
-            problem = f"the lock gives the base {base.oid[:12]} the tree {lock.base_tree}, but it is {base.tree}"
+            problem = (
+                f"the lock records the tree {lock.base_tree} for the base {base.oid[:12]}, but its tree is {base.tree}"
+            )
     if expected is not None and applied_tree != expected and applied_count == len(links):
         problem = problem or f"the applied tree {applied_tree} is not the expected {expected} ({expected_from})"
     if expectation.tree is not None and fork is not None and fork.head.tree != expectation.tree:
