@@ -42,9 +42,9 @@ def difference(
 ) -> Difference:
     """Return the rate from the times of repeated runs, in seconds.
 
-    `shorter` contains the times for g1, and `longer` contains those for g2. The result is INVALID if T2 − T1 is less
-    than `LEAST` times its standard error. Raises `ValueError` if a length has fewer than two times, because the noise
-    is then unknown. Also raises `ValueError` if a time is not positive.
+    `shorter` contains the times for g1, and `longer` contains the times for g2. The result is INVALID if T2 − T1 is
+    less than `LEAST` times its standard error. Raises `ValueError` if a length has fewer than two times, because the
+    noise is then unknown. Also raises `ValueError` if a time is not positive.
     """
     if min(len(shorter), len(longer)) < 2:
         raise ValueError("each length needs at least two runs to measure the noise")

@@ -41,7 +41,7 @@ REFERENCES = ("reference 1", "reference 2")
 
 
 class NotJudged(PatchstackError):
-    """A run of a comparison cannot be used. The earlier runs are kept."""
+    """A run of a comparison cannot be used. Earlier runs stay recorded."""
 
     code = "PS0805"
     exit_code = Exit.INVALID

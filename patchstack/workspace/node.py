@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 20
-"""The maximum size of a file that a person writes, in bytes. The file is untrusted, and a larger one takes too long to
+"""The maximum size of a file that a person writes, in bytes. The file is untrusted, and a larger file takes too long to
 parse."""
 
 

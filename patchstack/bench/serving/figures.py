@@ -310,7 +310,7 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) ->
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
     """Return the counts of drafted tokens, accepted tokens and preemptions, if known.
 
-    Token counts from the responses replace those of the server's counters.
+    Token counts from the responses replace the server's counters.
     """
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}

@@ -78,7 +78,7 @@ def stem_of(file: str) -> str:
 
 
 def make_name(number: int | None, slug: str, *, anchored: bool) -> str:
-    """Return the name that export gives a patch. If `number` is None, the name has no number."""
+    """Return the file name of an exported patch. If `number` is None, the name has no number."""
     numbered = slug if number is None else f"{number:04d}-{slug}"
     return numbered + (_ANCHORED if anchored else _PLAIN)
 

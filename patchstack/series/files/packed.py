@@ -16,7 +16,7 @@ _MEMORY = 128 * 1024 * 1024  # maximum memory in bytes for decompressing an xz f
 
 
 class Unpackable(Exception):
-    """A compressed file cannot be read. The message gives the reason."""
+    """A compressed file cannot be read. The message is the reason."""
 
 
 def unpack(file: str, data: bytes) -> bytes:

@@ -80,8 +80,8 @@ class LintResult:
 def waiver_problems(waivers: Sequence[Waiver]) -> list[str]:
     """Return the problems of waivers, each with file and line.
 
-    A waiver must name a known rule that can be waived, and give a reason. The result is empty if all waivers can be
-    used.
+    A waiver must name an existing rule that can be waived, and state a reason. The result is empty if all waivers can
+    be used.
     """
     known = [rule.id for rule in RULES if rule.id not in _NEVER_WAIVED]
     problems = []

@@ -364,8 +364,8 @@ def _line(text: str) -> str:
 def _exit_code(found: Examined, mirror: Mirror) -> Exit:
     """Return the exit status of verify.
 
-    It is 0 if the series holds, 1 if not, and 3 if there is nothing to compare with. After an error, it is the exit
-    status of that error.
+    It is 0 if the series holds, 1 if not, and 3 if the series was not compared. After an error, it is the exit status
+    of that error.
     """
     if mirror.word is MirrorWord.HOLDS:
         return Exit.HOLDS

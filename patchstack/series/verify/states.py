@@ -110,7 +110,7 @@ class Drift:
 class Verification:
     """The full result for one series.
 
-    `holds` is None if there was nothing to compare with.
+    `holds` is None if the series was not compared.
     """
 
     series: str
