@@ -54,7 +54,7 @@ def difference(
     noise = math.hypot(stdev(shorter) / math.sqrt(len(shorter)), stdev(longer) / math.sqrt(len(longer)))
     problem = ""
     if seconds <= 0:
-        problem = "the longer runs took no longer"
+        problem = "the longer runs did not take more time"
     elif seconds < LEAST * noise:
         problem = f"T2 - T1 is {seconds:.3g} s, less than {LEAST} times its noise of {noise:.2g} s"
     rate = rate_between(sequences, tokens, (fmean(shorter), fmean(longer))) if seconds > 0 else 0.0

@@ -99,7 +99,7 @@ def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]])
             return f"side {letter} is build {side.key[:12]}, not {what}, {tied.keys[number][:12]}"
         made = builds.get(side.key)
         if made is None:
-            return f"side {letter} is build {side.key[:12]}, whose inputs are not known here"
+            return f"side {letter} is build {side.key[:12]}, whose inputs are not recorded on this machine"
         if made.get("tree") != tied.trees[number]:
             return f"side {letter} is build {side.key[:12]}, whose source is not that of {what}"
         inputs.append({name: value for name, value in made.items() if name not in _VARIANT})

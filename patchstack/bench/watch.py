@@ -162,7 +162,7 @@ def thrown(
         return f"its reference runs differ by {100 * (high / low - 1):.0f}%"
     for one in filter(None, watched):
         if usual_clock is not None and one.clock is not None and one.clock < LOW_CLOCK * usual_clock:
-            return f"a reference run had {one.clock:g} MHz; {usual_clock:g} MHz are usual"
+            return f"a reference run had {one.clock:g} MHz; the usual clock is {usual_clock:g} MHz"
         if one.processes is not None and one.processes > 1:
             return f"other programs used the GPU in a reference run: {one.processes} compute processes"
     return ""

@@ -339,7 +339,7 @@ def test_counters_that_grew_by_more_say_that_somebody_else_was_there(tmp_path: P
         record = typed((directory / "c/record.json.gz").read_bytes())
         served = figures_of(record, LoadTerms(arrivals="closed", concurrency=4, prefix=0, slo={}))
         assert served.crossed.agree is agree
-        assert any("somebody else used the server" in one for one in served.problems) is not agree
+        assert any("another client used the server" in one for one in served.problems) is not agree
 
 
 def test_beyond_a_servers_capacity_planned_times_grow_and_sent_times_do_not(tmp_path: Path) -> None:

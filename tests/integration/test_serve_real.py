@@ -91,7 +91,7 @@ def test_a_second_client_is_seen(tmp_path: Path, url: str) -> None:
     finally:
         other.kill()
         other.communicate()
-    assert any("somebody else used the server" in one for one in own(served)), served.problems
+    assert any("another client used the server" in one for one in own(served)), served.problems
 
 
 @needs_llama

@@ -64,7 +64,8 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
             if len(samples) != int(workload.reading["repetitions"]):
                 return f"line {number} has {len(samples)} samples instead of {workload.reading['repetitions']}"
             if not abs(fmean(samples) / speed - 1) < _CLOSE:
-                return f"line {number} contradicts itself: avg_ts is {speed:g}, its samples give {fmean(samples):g}"
+                told = f"avg_ts is {speed:g}, but the mean of its samples is {fmean(samples):g}"
+                return f"line {number} contradicts itself: {told}"
         except (ValueError, KeyError, TypeError, ZeroDivisionError, OverflowError) as error:
             return f"line {number} is not a row: {error}"
         name = f"pp{prompt}" if not generated else f"tg{generated}" if not prompt else f"pp{prompt}+tg{generated}"

@@ -213,10 +213,10 @@ def _problems(
         yield f"{len(failed)} of {len(record.requests)} requests failed: {_first(failed)}"
     watch = record.watch
     if not watch.samples:
-        yield "the client did not watch itself: the run was too short"
+        yield "the run was too short for the client to measure itself"
     if watch.lag_p99_ms > limit or watch.lag_p50_ms > LAG_MEDIAN_MS:
         late = f"it was late by {watch.lag_p50_ms:.1f} ms at p50 and {watch.lag_p99_ms:.1f} ms at p99"
-        yield f"the client was the bottleneck: {late}, and {LAG_MEDIAN_MS:g} and {limit:.1f} ms are allowed"
+        yield f"the client was the bottleneck: {late}; the limits are {LAG_MEDIAN_MS:g} ms and {limit:.1f} ms"
     if watch.busiest_second > FULL_CORE:
         yield f"the client was the bottleneck: it used {100 * watch.busiest_second:.0f}% of a core for a second"
     yield from _others(record, terms, crossed)
@@ -231,7 +231,7 @@ def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator
     if crossed.agree is False:
         sums = f"{crossed.prompt} prompt and {crossed.tokens} generated tokens"
         counted = f"{_shown(crossed.prompt_counted)} and {_shown(crossed.tokens_counted)}"
-        yield f"somebody else used the server: the client got {sums}, and the server counted {counted}"
+        yield f"another client used the server: this client got {sums}, but the server counted {counted}"
     if terms.compared and crossed.agree is None and not terms.no_counters:
         yield "the server has no counters to check the client: start llama-server with --metrics, or set no_counters"
 
@@ -255,7 +255,7 @@ def _marks(answered: Sequence[RequestRecord], streams: Sequence[Stream], crossed
     if crossed.agree is None:
         yield f"not cross-checked: {_why_not(crossed)}"
     if any(one.tokens is None for one in answered):
-        yield "no throughput: the server does not say how many tokens it made"
+        yield "no throughput: the server does not report how many tokens it generated"
     yield from _named("made", "tokens", [(one.number, one.tokens, one.tokens_wanted) for one in answered])
     yield from _named("had a prompt of", "tokens", [(one.number, one.prompt, one.prompt_wanted) for one in answered])
     unknown = sum(one.chunk_tokens is None for one in streams)
@@ -272,7 +272,7 @@ def _marks(answered: Sequence[RequestRecord], streams: Sequence[Stream], crossed
 def _why_not(crossed: Crossed) -> str:
     if not crossed.server:
         return "the server has no known counters (llama-server needs --metrics)"
-    return "the server does not say how many tokens every request had"
+    return "the server does not report the token counts of every request"
 
 
 def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:

@@ -136,7 +136,7 @@ def also(lines: Iterable[int]) -> str:
     if not rest:
         return ""
     if len(rest) > 5:
-        return f" (and {len(rest)} lines more, down to line {rest[-1]})"
+        return f" (and {len(rest)} more lines, up to line {rest[-1]})"
     return f" (also line{'' if len(rest) == 1 else 's'} {', '.join(map(str, rest))})"
 
 

@@ -36,7 +36,7 @@ def test_what_both_lengths_share_cancels() -> None:
 def test_a_difference_within_the_noise_is_invalid() -> None:
     found = difference(4, (16, 64), [10.0, 11.0, 12.0], [11.5, 12.5, 13.5])
     assert found.problem == "T2 - T1 is 1.5 s, less than 5 times its noise of 0.82 s"
-    assert difference(4, (16, 64), [10.0, 10.1], [9.0, 9.1]).problem == "the longer runs took no longer"
+    assert difference(4, (16, 64), [10.0, 10.1], [9.0, 9.1]).problem == "the longer runs did not take more time"
 
 
 @pytest.mark.parametrize(("shorter", "longer"), [([1.0], [2.0, 2.1]), ([1.0, float("nan")], [2.0, 2.1])])

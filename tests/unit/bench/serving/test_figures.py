@@ -128,7 +128,7 @@ def test_in_an_open_loop_latencies_count_from_the_planned_time() -> None:
         (a_record(*two(), watch={"busiest_second": 0.97}), "the client was the bottleneck: it used 97% of a core"),
         (a_record(*two(), watch={"samples": 0}), "too short"),
         (a_record(*two(cached=5)), "the prefix cache was warm: 5 tokens of 1 prompt was not computed"),
-        (a_record(*two(), counters={"after": {"prompt": 117.0, "generated": 130.0}}), "somebody else used the server"),
+        (a_record(*two(), counters={"after": {"prompt": 117.0, "generated": 130.0}}), "another client used the server"),
         (a_record(*two(), counters={"after": {"prompt": 116.0, "generated": 131.0}}), "the server counted 16 and 81"),
         (
             a_record(*two(), counters={"before": {"prompt": 0.0, "generated": 0.0, "busy": 2.0}, "after": {}}),
