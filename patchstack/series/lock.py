@@ -294,7 +294,7 @@ def after_merge(directory: Path) -> str:
     """Return the hint for a series that was merged from two clones, if both had assigned the same numbers."""
     return (
         f"if both clones exported before the merge, run 'git restore --source=HEAD --staged --worktree {directory}' "
-        "to keep one side, add the other side's commits to the fork, and export them with the next numbers"
+        "to keep one side; then add the other side's commits to the fork and export: they get the next numbers"
     )
 
 

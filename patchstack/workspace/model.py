@@ -159,7 +159,8 @@ class Workspace:
 
     @property
     def words_file(self) -> Path:
-        """The file from which the settings were read. Relative paths in the settings start at its directory."""
+        """The file from which the settings were read. Files that the settings name are relative to the directory of
+        this file."""
         return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:

@@ -28,8 +28,8 @@ def test_two_patches_of_one_number_are_both_named_beside_a_lock(fork: Fork, run_
         f"error: the patches of {fork.series} cannot be used\n"
         "  - more than one patch has number 2: 0002-Change-2-of-a-kernel.patch, 0002-another.patch\n\n"
         "hint: if both clones exported before the merge, "
-        f"run 'git restore --source=HEAD --staged --worktree {fork.series}' to keep one side, "
-        "add the other side's commits to the fork, and export them with the next numbers\n"
+        f"run 'git restore --source=HEAD --staged --worktree {fork.series}' to keep one side; "
+        "then add the other side's commits to the fork and export: they get the next numbers\n"
     )
 
 
