@@ -104,7 +104,7 @@ def test_a_waiver_that_cannot_be_is_a_configuration_error(
     ("lint", "words"),
     [
         ("additive: perhaps", "series.product.lint.additive: 'perhaps' is neither true nor false"),
-        ("trailers: Switch", "series.product.lint.trailers: not a list of texts"),
+        ("trailers: Switch", "series.product.lint.trailers: not a list of strings"),
         ("size: {patch_kib: big}", "series.product.lint.size.patch_kib: "),
         ("paths: {alow: [x]}", "series.product.lint.paths.alow: unknown key, perhaps you meant allow"),
         ("additve: true", "series.product.lint.additve: unknown key, perhaps you meant additive"),

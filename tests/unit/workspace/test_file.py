@@ -63,7 +63,7 @@ def test_what_moves_the_pin_is_read_as_commands_and_a_suite(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("written_as", "told"),
-    [("", "is empty"), ("''", "is empty"), ("3", "3 is not text"), ("[quick]", "a list is not text")],
+    [("", "is empty"), ("''", "is empty"), ("3", "3 is not a string"), ("[quick]", "a list is not a string")],
 )
 def test_a_suite_that_is_none_is_a_complaint_and_not_no_suite(
     tmp_path: Path, run_cli: RunCli, written_as: str, told: str
@@ -97,10 +97,10 @@ def test_without_a_fork_the_lock_is_expected(tmp_path: Path) -> None:
         ),
         (
             (PIN, "1234567890" * 4),
-            ["5: series.paged.pin: 1234567890123456789012345678901234567890 is not text; put it in quotes"],
+            ["5: series.paged.pin: 1234567890123456789012345678901234567890 is not a string; put it in quotes"],
         ),
-        ((PIN, "[a, b]"), ["5: series.paged.pin: a list is not text"]),
-        (("../llama.cpp", "true"), ["4: series.paged.upstream: True is not text; put it in quotes"]),
+        ((PIN, "[a, b]"), ["5: series.paged.pin: a list is not a string"]),
+        (("../llama.cpp", "true"), ["4: series.paged.upstream: True is not a string; put it in quotes"]),
         (("  paged:\n", "  paged: 7\n  other:\n"), ["2: series.paged: not a mapping of keys to values"]),
         (
             ("  paged:", "  'a b':"),
@@ -144,7 +144,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path, run_cli: RunCli) -> None:
             "5: series.one.upstrem: unknown key, perhaps you meant upstream",
             "8: series.two: pin is missing",
             "10: series.two.expect: 'maybe' is neither fork nor lock",
-            "8: series.two.patches: a list is not text",
+            "8: series.two.patches: a list is not a string",
             "1: serie: unknown key, perhaps you meant series",
         ]
     )
@@ -284,7 +284,7 @@ def test_an_unknown_series_gets_a_suggestion_or_the_list(several: Several, run_c
     ran = run_cli("verify", "xyz", "kernel")
     assert ran.code == 2
     assert ran.stderr.startswith("error: there is no series xyz\n\nhint: ")
-    assert ran.stderr.endswith("patchstack.yaml has kernel, short\n")
+    assert ran.stderr.endswith("series in patchstack.yaml: kernel, short\n")
 
 
 def test_one_series_that_cannot_be_judged_does_not_hide_the_others(several: Several, run_cli: RunCli) -> None:

@@ -72,12 +72,14 @@ def test_a_series_of_a_workspace_without_patches_is_to_be_exported(
     (tmp_path / "patchstack.yaml").write_text(
         f"series:\n  product:\n    patches: none\n    upstream: upstream\n    pin: {fork.pin}\n{lines}"
     )
-    first = "" if forked else "set fork and fork_ref in patchstack.yaml, then run "
-    last = " writes them from the fork" if forked else ""
+    first = "" if forked else "set fork and fork_ref in patchstack.yaml, then "
+    last = " to write them from the fork" if forked else ""
     for _ in range(2):
         ran = run_cli(command, "product", *(["new"] if command == "checkout" else []))
         assert (ran.code, ran.stdout) == (2, "")
-        assert ran.stderr == (f"error: there are no patches in none\n\nhint: {first}patchstack export product{last}\n")
+        assert ran.stderr == (
+            f"error: there are no patches in none\n\nhint: {first}run 'patchstack export product'{last}\n"
+        )
         (tmp_path / "none").mkdir(exist_ok=True)
 
 

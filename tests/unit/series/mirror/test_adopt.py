@@ -186,7 +186,7 @@ def test_a_branch_that_is_elsewhere_and_a_directory_in_use_are_refused(fork: For
     write_series(Path("patches/debian"), {"README": b"x"})
     ran = adopt(run, fork, quilt(fork))
     assert ran.code == 2
-    assert ran.stderr.endswith("hint: --name NAME gives the series, and its directory, another name\n")
+    assert ran.stderr.endswith("hint: choose a different name for the series and its directory with --name NAME\n")
 
 
 @pytest.mark.parametrize("after", ["objects", "branch", "mirror"])
@@ -244,7 +244,8 @@ def test_a_mirror_of_anything_else_is_never_taken_for_a_killed_run_s(fork: Fork,
     assert ran.stdout == ""
     assert ran.code == 2
     assert ran.stderr == (
-        "error: patches/debian already exists\n\nhint: --name NAME gives the series, and its directory, another name\n"
+        "error: patches/debian already exists\n\n"
+        "hint: choose a different name for the series and its directory with --name NAME\n"
     )
     assert snapshot(Path.cwd()) == before
     assert fork.upstream.git("branch", "--list") == branches

@@ -100,7 +100,7 @@ def test_a_branch_that_stands_there_already_serves_unless_it_is_checked_out(
         assert patchstack("checkout", "product", directory, "--worktree-of", "clone") == code
     told = capsys.readouterr().err
     assert "git worktree add in clone failed" in told
-    assert "hint: use --branch NAME if another work tree has that branch" in told
+    assert "hint: use --branch NAME if a different work tree has this branch" in told
     assert clone.git("rev-parse", "product") == fork.commits[-1]
     assert not (tmp_path / "two").exists()
     run_git("worktree", "remove", "one", cwd=clone.path)
@@ -193,7 +193,10 @@ def test_a_name_that_no_branch_may_have_is_refused_before_anything_is_written(
     before = files_of(clone)
     capsys.readouterr()
     assert patchstack("checkout", "product", "tree", f"--branch={name}", *where) == 2
-    assert capsys.readouterr().err == f"error: {name!r} is not a valid branch name\n\nhint: --branch NAME\n"
+    assert (
+        capsys.readouterr().err
+        == f"error: {name!r} is not a valid branch name\n\nhint: choose a valid name with --branch NAME\n"
+    )
     assert files_of(clone) == before
     assert not (tmp_path / "tree").exists()
 

@@ -43,7 +43,7 @@ def test_a_fork_that_knows_no_upstream_needs_a_pin(
 ) -> None:
     fork.repo.git("remote", "remove", "origin")
     assert patchstack("init", "--fork", "fork", "--fork-ref", "product") == 2
-    assert "hint: give --upstream REPO, or --pin SHA" in capsys.readouterr().err
+    assert "hint: use --upstream REPO or --pin SHA" in capsys.readouterr().err
     assert not Path("patchstack.yaml").exists()
     assert patchstack("init", "--fork", "fork", "--fork-ref", "product", "--pin", fork.pin[:9]) == 0
     assert read_workspace(Path("patchstack.yaml")).series[0].pin == fork.pin
@@ -55,7 +55,7 @@ def test_histories_without_a_commit_in_common_are_told(
     run_git("init", "-q", "other", cwd=Path.cwd())
     run_git("commit", "-q", "--allow-empty", "-m", "x", cwd=Path("other"))
     assert patchstack("init", "--fork", "fork", "--fork-ref", "product", "--upstream", "other") == 3
-    assert "no commit in common" in capsys.readouterr().err
+    assert "no common ancestor" in capsys.readouterr().err
 
 
 def test_a_directory_of_patches_becomes_a_series(

@@ -159,7 +159,7 @@ def test_every_fault_of_a_lock_is_told_at_once(fork: Fork, run_cli: RunCli) -> N
         "schema: 'patchstack.lock/9', not 'patchstack.lock/1'; a newer patchstack wrote it",
         "base.commit: not a full commit or tree id",
         "fork.tree: not a full commit or tree id",
-        "patches[2].sha256: not text",
+        "patches[2].sha256: not a string",
         "patches[3]: not a mapping",
     ):
         assert f"  - {complaint}\n" in ran.stderr

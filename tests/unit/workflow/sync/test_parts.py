@@ -239,7 +239,7 @@ def test_a_pin_that_is_an_alias_is_left_to_a_person(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         move_pin(target, "x", NEW, None)
     assert "pin has an unsupported form and was not changed" in caught.value.message
-    assert caught.value.hint == f"write pin: {NEW} for series x by hand"
+    assert caught.value.hint == f"edit the file: set pin of series x to {NEW}"
     assert target.read_text() == before
 
 
