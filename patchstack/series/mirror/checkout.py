@@ -42,7 +42,8 @@ class Destination(Protocol):
         """
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Create the branch after its objects were written. Create its work tree without the `absent` files."""
+        """Create the branch after its objects were written. With `files`, write its work tree without the `absent`
+        files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
