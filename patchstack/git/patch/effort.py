@@ -39,7 +39,8 @@ def bulky(data: bytes) -> bool:
     Such a patch is applied by git alone. The rules of lint, the comparison with GNU patch, and the analysis of `canary`
     skip it.
     """
-    return too_large(data) or data.count(b"\ndiff --git ") >= MOST_FILES or data.count(b"\n@@ ") >= MOST_HUNKS
+    files = data.startswith(b"diff --git ") + data.count(b"\ndiff --git ")
+    return too_large(data) or files >= MOST_FILES or data.count(b"\n@@ ") >= MOST_HUNKS
 
 
 class Effort:
