@@ -1,4 +1,4 @@
-"""`python -m patchstack`."""
+"""Run the command line for `python -m patchstack`."""
 
 from patchstack.cli.main import main
 

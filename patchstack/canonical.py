@@ -1,7 +1,7 @@
 """Write canonical JSON, whose bytes depend only on the value.
 
-Keys are sorted. No other module writes canonical JSON. Digests and names are computed from the bytes. If a form changes
-by a single space, stored builds, observations and decisions are no longer found.
+Keys are sorted. No other module writes canonical JSON. Digests and names are computed from the bytes. A form must not
+change by a single space, because stored builds, observations and decisions would no longer be found.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from typing import Any
 
 
 def canonical(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002  (json's own word is ensure_ascii)
-    """Return the form for digests, without spaces. If `ascii` is false, non-ASCII characters are not escaped."""
+    """Return a value as JSON without spaces, for digests.
+
+    If `ascii` is false, non-ASCII characters are not escaped.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii).encode()
 
 
 def one_line(value: Any) -> str:
     """Return a document on one line.
 
-    The line is ASCII, with a space after every colon and comma, and has no newline at the end. This form is also used
-    for requests to a server, and for the digests of toolchains and requests.
+    The line is ASCII, with a space after every colon and comma, and without a newline at the end. This form is also
+    used for requests to a server, and for the digests of toolchains and requests.
     """
     return json.dumps(value, sort_keys=True)
 

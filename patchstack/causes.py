@@ -1,10 +1,9 @@
 """Define the causes of errors, each as a class with a permanent code.
 
-docs/troubleshooting.md has an entry for each code.
-
-The first two digits of a code are its area: 01 command line, 02 workspace, 03 git, 04 series, 05 engines, 06 builds, 07
-gates and evidence, 08 measurements, 09 sync, 10 files, 11 CI. A code is never reused. A class that callers catch is
-defined next to the code that raises it, with a code from the same numbering.
+Each code has an entry in docs/troubleshooting.md. The first two digits of a code are its area: 01 command line, 02
+workspace, 03 git, 04 series, 05 engines, 06 builds, 07 gates and evidence, 08 measurements, 09 sync, 10 files, 11 CI. A
+code is never reused. A class that callers catch is defined next to the code that raises it, with a code from the same
+numbering.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageErro
 
 
 class OptionConflict(UsageError):
-    """Options that exclude each other."""
+    """Options exclude each other, or a required option is missing."""
 
     code = "PS0101"
 
@@ -25,19 +24,19 @@ class BadValue(UsageError):
 
 
 class AmbiguousName(UsageError):
-    """A name that matches several objects."""
+    """Several objects match a name, or no name is given."""
 
     code = "PS0103"
 
 
 class UnknownName(UsageError):
-    """A name that is not declared."""
+    """A name is not declared."""
 
     code = "PS0104"
 
 
 class BadPath(UsageError):
-    """A path of the wrong kind."""
+    """A path does not name the required kind of file or directory."""
 
     code = "PS0105"
 
@@ -49,13 +48,13 @@ class AlreadyExists(UsageError):
 
 
 class InputUnreadable(UsageError):
-    """An input that cannot be read."""
+    """An input cannot be read."""
 
     code = "PS0107"
 
 
 class OutputUnwritable(UsageError):
-    """An output that cannot be written."""
+    """An output cannot be written."""
 
     code = "PS0108"
 
@@ -97,13 +96,13 @@ class SettingsUnusable(ConfigError):
 
 
 class SettingsRefused(UsageError):
-    """Settings that cannot work."""
+    """The settings are well formed, but no run can use them."""
 
     code = "PS0206"
 
 
 class BadRevision(UsageError):
-    """A revision that is not a commit."""
+    """A revision does not name a commit."""
 
     code = "PS0301"
 
@@ -151,13 +150,13 @@ class CloneNeeded(UsageError):
 
 
 class CloneMissing(MissingError):
-    """A clone is missing."""
+    """A clone is missing, or it lacks the pin."""
 
     code = "PS0309"
 
 
 class BranchInTheWay(UsageError):
-    """A branch with this name already exists."""
+    """A branch with this name already exists, or git cannot create it."""
 
     code = "PS0310"
 
@@ -199,7 +198,7 @@ class OrderUnknown(MissingError):
 
 
 class LockUnusable(ConfigError):
-    """The lock cannot be used."""
+    """The file `series.lock` cannot be used."""
 
     code = "PS0405"
 
@@ -217,7 +216,7 @@ class PatchDoesNotApply(NotHeldError):
 
 
 class NothingToCompare(MissingError):
-    """There is nothing to compare with."""
+    """No fork, lock or tree is available to compare the result with."""
 
     code = "PS0408"
 
@@ -331,7 +330,7 @@ class EngineNotNamed(MissingError):
 
 
 class NoServersHere(MissingError):
-    """The engine runs no servers."""
+    """The engine cannot run servers."""
 
     code = "PS0519"
 
@@ -367,7 +366,7 @@ class ProvenanceUnwritable(MissingError):
 
 
 class ProvenanceRefused(UsageError):
-    """No provenance can be made."""
+    """The provenance statement cannot be created."""
 
     code = "PS0606"
 
@@ -415,7 +414,7 @@ class ModelChanged(NotHeldError):
 
 
 class LedgerUntrusted(ConfigError):
-    """The ledger has files that cannot be trusted."""
+    """The ledger contains files that cannot be trusted."""
 
     code = "PS0708"
 
@@ -493,7 +492,7 @@ class SidesNotComparable(UsageError):
 
 
 class FigureUnwritable(NotHeldError):
-    """A figure cannot be written."""
+    """A page or plot cannot be written."""
 
     code = "PS0804"
 
@@ -511,7 +510,7 @@ class ServingFailed(MissingError):
 
 
 class TraceUnreadable(MissingError):
-    """A log has no trace."""
+    """A log cannot be read or contains no trace."""
 
     code = "PS0811"
 
@@ -565,13 +564,13 @@ class ServerSilent(MissingError):
 
 
 class SyncNotReady(UsageError):
-    """The sync is at a different step."""
+    """The current state of the sync does not allow this step."""
 
     code = "PS0901"
 
 
 class SyncUnresolved(NotHeldError):
-    """A patch is not resolved."""
+    """A conflict is not resolved, or the resolved patch is empty."""
 
     code = "PS0902"
 
@@ -595,7 +594,7 @@ class SyncStateUnusable(ConfigError):
 
 
 class SyncRepositoryGone(MissingError):
-    """The repository of the sync is gone."""
+    """The repository of the sync no longer exists."""
 
     code = "PS0906"
 
@@ -631,13 +630,13 @@ class MachineRefused(MissingError):
 
 
 class NoRunner(MissingError):
-    """This is not a CI runner."""
+    """The command does not run on a CI runner."""
 
     code = "PS1101"
 
 
 class CiInputRefused(UsageError):
-    """An input of the action is wrong."""
+    """An input of the CI action is invalid."""
 
     code = "PS1102"
 

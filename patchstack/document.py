@@ -1,6 +1,6 @@
 """Define the base types of all JSON documents.
 
-The schemas in the reference are generated from them. A document's first field is its schema, such as
+The schemas in the reference are generated from these types. A document's first field is its schema, such as
 `patchstack.cost/1`. Fields of a published document are never removed and never change their meaning. New fields may be
 added. Any other change needs a new schema version.
 """
@@ -13,7 +13,10 @@ from patchstack.canonical import indented, one_line
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a document. Subclasses must repeat `frozen=True, kw_only=True`, which are not fully inherited."""
+    """A part of a document.
+
+    Subclasses must repeat `frozen=True, kw_only=True`, because these options are not fully inherited.
+    """
 
 
 class Printed(Part, frozen=True, kw_only=True):
@@ -26,12 +29,12 @@ class Printed(Part, frozen=True, kw_only=True):
 
     @property
     def indented(self) -> bytes:
-        """Return the document as a file for people."""
+        """Return the document indented, for a file that people read."""
         return indented(msgspec.to_builtins(self))
 
 
 class Document(Printed, frozen=True, kw_only=True, tag_field="schema"):
-    """A whole document. Subclasses also name their schema, such as `tag="patchstack.suites/1"`."""
+    """A whole document. Subclasses also set their schema, for example with `tag="patchstack.suites/1"`."""
 
     @classmethod
     def schema(cls) -> str:

@@ -1,6 +1,8 @@
-"""The base classes of errors. Every failure that a user can see is a `PatchstackError` with message, hint, code and
-exit status. Each raised class has its own `code`: it is defined in `patchstack.causes`, or next to the code that raises
-it. `ci/error_codes.py` checks that each code has an entry in docs/troubleshooting.md.
+"""Define the base classes of errors, and the exit codes.
+
+Every failure that a user can see is a `PatchstackError` with a message, a hint, a code and an exit status. Each raised
+class has its own `code`. The class is defined in `patchstack.causes`, or next to the code that raises it.
+`ci/error_codes.py` checks that each code has an entry in docs/troubleshooting.md.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class PatchstackError(Exception):
     def render(self, about: str = "", *, coded: bool = False) -> str:
         """Return the text for stderr: `error:`, one line for each problem, and `hint:` after a blank line.
 
-        `about` is the series of the error, if the command handles several series. With `coded` the first word is
-        `error[PS0407]:`.
+        `about` is the series of the error, if the command handles several series. With `coded`, the text begins with
+        the code, as in `error[PS0407]:`.
         """
         word = f"error[{self.code}]" if coded and self.code else "error"
         lines = [f"{word}: {about}: {self.message}" if about else f"{word}: {self.message}"]
@@ -54,7 +56,7 @@ class PatchstackError(Exception):
 
 
 class UsageError(PatchstackError):
-    """Wrong usage: options that exclude each other, a path that does not exist, a bad value."""
+    """Wrong usage, for example options that exclude each other, a path that does not exist, or a bad value."""
 
     exit_code = Exit.USAGE
 

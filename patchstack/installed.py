@@ -1,6 +1,6 @@
 """Find out how this patchstack was installed.
 
-Also return the commands that run it from a shell or add optional extras.
+This module also returns the commands that run this installation from a shell, or add optional extras to it.
 
 Sources: `direct_url.json` (PEP 610), `pipx_metadata.json` (pipx 1.0 to 1.18), and `uv-receipt.toml` and the
 environments in uvx's cache (uv 0.13).
@@ -41,11 +41,14 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An installation. `source` is a checkout's directory or a PEP 508 URL. It is None if the source is unknown or no
-    longer exists. `editable` applies only to a directory. `extras` are the extras whose packages are all installed.
-    `requirements` are the packages of every extra. `importable` is false for a checkout that runs without being
-    installed. `pip_install` is the command that installs packages into this environment. `program` and `arguments` are
-    from this process's command line."""
+    """An installation of patchstack.
+
+    `source` is a checkout's directory or a PEP 508 URL. It is None if the source is unknown or no longer exists.
+    `editable` applies only to a directory. `extras` are the extras whose packages are all installed. `requirements` are
+    the packages of every extra. `importable` is false for a checkout that runs without being installed. `pip_install`
+    is the command that installs packages into this environment. `uvx` is the command that runs uvx. `program` and
+    `arguments` are from this process's command line.
+    """
 
     by: By
     source: str | None
@@ -94,8 +97,10 @@ def typed_as() -> str:
 
 
 def call_of(installed: Installed) -> str:
-    """Return the command that runs an installation from any directory. For a single-run installation, this is a `uvx`
-    or `pipx run` command."""
+    """Return the command that runs an installation from any directory.
+
+    For a single-run installation, this is a `uvx` or `pipx run` command.
+    """
     if installed.by in (By.UVX, By.PIPX_RUN):
         return shlex.join(_once(installed, installed.extras))
     program = installed.program
@@ -109,7 +114,10 @@ def call_of(installed: Installed) -> str:
 
 
 def here() -> Installed:
-    """Return how the running patchstack was installed. Does not raise; unreadable files count as missing."""
+    """Return the installation of the running patchstack.
+
+    Does not raise. Files that cannot be read are treated as missing.
+    """
     from importlib import metadata  # imported here, as only a hint needs it
 
     prefix = Path(sys.prefix)
@@ -132,10 +140,10 @@ def here() -> Installed:
 
 
 def source_of(direct_url: str | None) -> tuple[str | None, bool]:
-    """Return the source in the text of `direct_url.json` (PEP 610), and whether it is editable. The source is a
-    directory or a PEP 508 URL.
+    """Return the source of an installation, and whether the installation is editable.
 
-    The source is None if the text is None or invalid, or if it names a path that no longer exists.
+    `direct_url` is the text of `direct_url.json` (PEP 610). The source is a directory or a PEP 508 URL. The source is
+    None if the text is None or invalid, or if it names a path that no longer exists.
     """
     import json  # imported here, as only a hint needs it
 
@@ -160,8 +168,9 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
 
 
 def requirements_of(requires: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the packages of each extra from `Requires-Dist` lines, with versions and without markers. The extra `dev`,
-    for developing patchstack, is omitted.
+    """Return the packages of each extra from `Requires-Dist` lines.
+
+    Each package has its version, but not its markers. The extra `dev`, for developing patchstack, is omitted.
     """
     found: dict[str, list[str]] = {}
     for line in requires:
@@ -183,8 +192,8 @@ def _made_by(prefix: Path) -> By:
 def _pip_install(python: Path, prefix: Path) -> str:
     """Return the command that installs packages into this environment.
 
-    The command is `uv pip` if the environment has no pip, `pip` if it is a virtual environment whose pip is on `PATH`,
-    otherwise `python -m pip`.
+    The command is `uv pip` if the environment has no pip. It is `pip` if the environment is a virtual environment whose
+    pip is on `PATH`. Otherwise it is `python -m pip`.
     """
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"
@@ -197,7 +206,11 @@ def _pip_install(python: Path, prefix: Path) -> str:
 
 
 def _uvx() -> str:
-    """Return `uvx`. If `uvx` is not on `PATH` and uv set `UV` to its own path, return this path with `tool run`."""
+    """Return the command that runs uvx.
+
+    The command is `uvx`. If `uvx` is not on `PATH` and uv has set `UV` to its own path, the command is this path with
+    `tool run`.
+    """
     uv = os.environ.get("UV")
     return "uvx" if uv is None or shutil.which("uvx") else f"{shlex.quote(uv)} tool run"
 
@@ -237,6 +250,9 @@ def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
 
 
 def _packages(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """Return the packages of extras. If they are unknown, return the requirement for patchstack with these extras."""
+    """Return the packages of extras.
+
+    If the packages are unknown, return the requirement for patchstack with these extras.
+    """
     found = [package for extra in extras for package in installed.requirements.get(extra, ())]
     return found or [_specifier(installed, extras)]

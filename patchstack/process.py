@@ -1,6 +1,6 @@
 """Run programs without a shell, in a cleaned environment, with time limits.
 
-A program is killed with its process group. No other module starts processes.
+`run` kills a program together with its process group. No other module starts processes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KEPT_FOR_NETWORK = (
 )
 
 PIPE = subprocess.PIPE
-"""For `start`: makes the program's stderr readable as `Child.stderr`."""
+"""An argument for `start` that makes a stream of the program available, for example as `Child.stderr`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The result of a program. `code` is its exit status, or the negated number of the signal that ended it."""
+    """The result of a program. `code` is its exit status, or the negated number of the signal that killed it."""
 
     args: tuple[str, ...]
     code: int
@@ -77,8 +77,9 @@ class ProgramTimeout(MissingError):
 def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
     """Return the environment for a program.
 
-    It contains the allowed variables of this process, the C locale, and `extra`. Variables that git sets for hooks
-    (`GIT_*`) are not allowed.
+    The environment contains the allowed variables of this process, the C locale, and `extra`. With `network`, the
+    variables for ssh, proxies and certificates are also allowed. Variables that git sets for hooks (`GIT_*`) are not
+    allowed.
     """
     kept = _KEPT + (_KEPT_FOR_NETWORK if network else ())
     environment = {name: os.environ[name] for name in kept if name in os.environ}
@@ -101,8 +102,8 @@ def run(
 
     `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds. On a timeout or any
     exception, including Ctrl-C, the program's whole process group is killed. `on_stderr` receives each line of stderr
-    as it arrives. `hold` are descriptors that the program inherits. A lock on such a descriptor is held until the
-    program, too, has ended.
+    as it arrives. `hold` lists descriptors that the program inherits, so that locks on these descriptors are held until
+    the program ends.
 
     Raises `MissingError` if the program is not installed, and `ProgramTimeout` on a timeout.
     """
@@ -159,8 +160,10 @@ def _standard_input(content: bytes) -> Iterator[IO[bytes] | int]:
 
 
 class Child:
-    """A program that runs in the background. It leads its own session and process group, so Ctrl-C at the terminal does
-    not reach it. The caller must end it: with `end_group`, or with `terminate` or `kill` followed by `wait`.
+    """A program that runs in the background.
+
+    The program leads its own session and process group, so Ctrl-C at the terminal does not reach it. The caller must
+    end the program with `end_group`, or with `terminate` or `kill` followed by `wait`.
     """
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -168,8 +171,10 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also the id of its session and group. Valid until `poll` or a wait reports the
-        end."""
+        """The process id, which is also the id of the session and of the process group.
+
+        The id is valid until `poll` or a wait reports the end of the program.
+        """
         return self._child.pid
 
     @property
@@ -191,20 +196,20 @@ class Child:
         return self._child.stdout
 
     def poll(self) -> int | None:
-        """Return the exit code, or the negated number of the signal that ended the program.
+        """Return the exit code, or the negated number of the signal that killed the program.
 
-        Return None if the program still runs.
+        Return None if the program is still running.
         """
         return self._child.poll()
 
     def wait(self) -> int:
-        """Return the exit code once the program has ended."""
+        """Wait for the program to end, and return its exit code."""
         return self._child.wait()
 
     def wait_at_most(self, seconds: float) -> int | None:
         """Wait for the program to end, and return its exit code.
 
-        Return None if the program still runs after `seconds` seconds.
+        Return None if the program is still running after `seconds` seconds.
         """
         try:
             return self._child.wait(timeout=seconds)
@@ -212,15 +217,15 @@ class Child:
             return None
 
     def terminate(self) -> None:
-        """Send SIGTERM to the program, unless it has ended. Its children get no signal."""
+        """Send SIGTERM to the program, but not to its children. Do nothing if the program has ended."""
         self._child.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL to the program, unless it has ended. Its children get no signal."""
+        """Send SIGKILL to the program, but not to its children. Do nothing if the program has ended."""
         self._child.kill()
 
     def end_group(self) -> None:
-        """Kill the program and its children, unless it has ended. Then reap it and close its stderr."""
+        """Kill the program's process group, unless the program has ended. Then reap it and close its stderr."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -240,8 +245,8 @@ def start(
 ) -> Child:
     """Start a program and return at once.
 
-    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors, of
-    which the program receives copies. None stands for /dev/null. `stderr` may be `PIPE`.
+    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors. The
+    program receives copies of them. None means /dev/null. Each of the three may also be `PIPE`.
 
     Raises `OSError` or `ValueError` if the program cannot be started. The caller reports the error, because it knows
     the purpose of the program.
@@ -277,7 +282,7 @@ def attached(args: Sequence[str]) -> int:
 def _communicate_streaming(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, on_stderr: Callable[[str], None]
 ) -> tuple[bytes, bytes]:
-    """Do the same as `communicate`, and call `on_stderr` with every line of stderr when it arrives.
+    """Run `communicate`, and call `on_stderr` with each line of stderr as it arrives.
 
     A carriage return also ends a line.
     """

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
         """The display of tasks. Each method receives the open tasks, outermost first."""
 
         def began(self, tasks: list[Task]) -> None:
-            """The innermost task has begun."""
+            """Show the innermost task, which has just begun."""
             ...
 
         def ended(self, tasks: list[Task]) -> None:
-            """The innermost task ends."""
+            """Show that the innermost task ends. The task is still in `tasks`."""
             ...
 
         def close(self) -> None:
-            """There are no more tasks."""
+            """Close the display, because no more tasks will begin."""
             ...
 
 
@@ -39,10 +39,10 @@ stored."""
 class Task:
     """One part of the work in progress. Only `task` creates a task, and the code in its block reports the progress.
 
-    `name` describes the work (`verify paged`). Tasks with the same `key` take about equally long, so the duration of
-    one is the estimate for the next. `done` of `total` items are done. `total` is 0 if it is unknown. `doing` describes
-    the current activity. A task that is `announced` is shown from its start, any other task after a delay. If `typical`
-    is true, the duration is remembered. `began` is a time of the monotonic clock in seconds.
+    `name` describes the work (`verify paged`). Tasks with the same `key` take about the same time, so the duration of
+    one task is the estimate for the next task. `done` of `total` items are done. `total` is 0 if the number of items is
+    unknown. `doing` describes the current activity. A task that is `announced` is shown from its start, any other task
+    after a delay. If `typical` is true, the duration is stored. `began` is a time of the monotonic clock in seconds.
     """
 
     __slots__ = ("announced", "began", "doing", "done", "key", "name", "total", "typical")
@@ -80,8 +80,10 @@ _watches: list[_Watch] = []
 
 
 def watch(make: Callable[[], Watcher]) -> Callable[[], None]:
-    """Show all later tasks with a watcher. `make` creates the watcher when the first task begins. Return a function
-    that removes the watcher."""
+    """Show all later tasks with a watcher.
+
+    `make` creates the watcher when the first task begins. Return a function that removes the watcher.
+    """
     one = _Watch(make)
     _watches.append(one)
 
@@ -146,7 +148,7 @@ def longest(durations: Sequence[tuple[str, float]]) -> str | None:
 
 
 def clock(seconds: float) -> str:
-    """Return a duration: `9.2 s`, `41 s`, `1 min 03 s`, `2 h 05 min`."""
+    """Return a duration as text, such as `9.2 s`, `41 s`, `1 min 03 s` or `2 h 05 min`."""
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""The three results of a check: it passed, it failed, or it could not be judged."""
+"""Define the three results of a check: it passed, it failed, or it could not be judged."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def exit_code(verdicts: Iterable[Verdict]) -> Exit:
 def verdict_line(what: str, verdicts: Sequence[Verdict], excused: Sequence[Verdict] | None = None) -> str:
     """Return the last line of a command's output.
 
-    The line has the overall verdict, and the count of each verdict. `excused` are the verdicts that remain after some
-    were excused. If given, they determine the overall verdict.
+    The line contains the overall verdict and the count of each verdict. If `excused` is given, the overall verdict is
+    determined by these verdicts, in which failures are excused.
     """
     codes = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}
     whole = codes.get(exit_code(verdicts if excused is None else excused), Verdict.INVALID)
