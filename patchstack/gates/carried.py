@@ -1,6 +1,6 @@
 """Write and read the copy of a suite that a decision contains.
 
-The copy has the suite's entry in the workspace file, the digests of its models, and the files that it names.
+The copy contains the suite's entry from the workspace file, the digests of its models, and the files that it names.
 
 With this copy, the verdicts of the decision can be recomputed even if the workspace file has changed. The copy is JSON,
 and the code that reads the workspace file also reads the copy.
@@ -25,8 +25,11 @@ _MOST = 16 << 20  # the largest file that a gate may name, in bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraGate:
-    """A gate that is not in the workspace file. `entry` is the gate's entry as it would be written in that file. The
-    gate also has the contents of the files that the entry names."""
+    """A gate that is not in the workspace file.
+
+    `entry` is the gate's entry as it would be written in that file. `files` contains the contents of the files that the
+    entry names, by name.
+    """
 
     entry: Mapping[str, Any]
     files: Mapping[str, bytes]
@@ -34,8 +37,10 @@ class ExtraGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedSuite:
-    """A suite: its name, and its content as JSON. The JSON keys keep the order of the workspace file, because states
-    run in this order."""
+    """The copy of a suite: its name, and its content as JSON.
+
+    The JSON keys keep the order of the workspace file, because the states of a gate run in this order.
+    """
 
     name: str
     content: bytes
@@ -45,8 +50,9 @@ def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequen
     """Return the copy of a workspace's suite for a decision.
 
     The gates in `more` are added at the end. If the workspace file does not contain the suite, the copy contains only
-    the gates in `more`. `keep` stores the contents of the files that the gates name, and returns their digests. Raises
-    `ConfigError` for a file that is too large.
+    the gates in `more`. `keep` stores the content of a file and returns its digest.
+
+    Raises `ConfigError` if a file is too large.
     """
     document = read_yaml(workspace, comments=False)
     entry = (document.get("suites") or {}).get(name) or {}
@@ -71,8 +77,8 @@ def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequen
 def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: Path) -> Suite:
     """Read a suite from its copy in a decision.
 
-    The files of the suite are written below `directory`, which must be empty. `read` returns the content with a digest
-    and a size.
+    The files of the suite are written below `directory`, which must be empty. `read` returns the content with a given
+    digest and size, or None if no such content is stored.
 
     Raises `ConfigError` for an unusable copy, and `MissingError` if a file is missing.
     """
@@ -93,7 +99,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
             raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
-    workspace = directory / "patchstack.yaml"  # left out: the name of the temporary directory of the files
+    workspace = directory / "patchstack.yaml"  # need not exist: gates look for their files in its directory
     problems: list[str] = []
     top = Node(read_again, workspace, "", problems)
     parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))
@@ -109,15 +115,17 @@ def carried_name(content: bytes) -> str:
 
 
 def _named_file(root: Path, text: str) -> bytes | None:
-    """Return the content of a file below the workspace's directory `root`. Return None if `text` does not name such a
-    file. Raises `ConfigError` if the file is too large."""
+    """Return the content of a file below the workspace's directory `root`.
+
+    Return None if `text` does not name such a file. Raises `ConfigError` if the file is too large.
+    """
     if not text or len(text) > 255 or "\n" in text or "\0" in text or not _inside(text):
         return None
     path = root / text
     if not path.is_file():
         return None
     if path.stat().st_size > _MOST:
-        raise SuiteDamaged(f"{text} is larger than {_MOST >> 20} MiB, which evidence does not carry")
+        raise SuiteDamaged(f"{text} is larger than {_MOST >> 20} MiB, the limit for files in evidence")
     return path.read_bytes()
 
 

@@ -21,7 +21,7 @@ from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Ob
 from patchstack.verdict import Verdict
 
 IMPOSSIBLE = "impossible"
-"""The value of a judgement if the gate is impossible on the build."""
+"""The `actual` value of a judgement if the gate is impossible on the build."""
 
 
 class _Impossible(Exception):
@@ -33,8 +33,9 @@ class _Impossible(Exception):
 
 
 def judge_without(gate: Gate, runner: Observer) -> Judgement:
-    """Observe a gate on a build without the gate's patch, and judge it. The verdict is also FAIL if the gate is
-    impossible on this build.
+    """Observe a gate on a build without the gate's patch, and judge it.
+
+    The verdict is also FAIL if the gate is impossible on this build.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """

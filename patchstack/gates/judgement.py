@@ -1,4 +1,4 @@
-"""The result of a gate for a build."""
+"""Define the result of a gate for a build."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict of one gate. `reason` is a sentence. `actual` and `expected` are short texts for a table, for example
-    a digest or `1146/1146`. `details` are further values for a JSON document."""
+    """The verdict of one gate.
+
+    `reason` explains the verdict in a sentence. `actual` and `expected` are short texts for a table, for example a
+    digest or `1146/1146`. `details` contains further values for a JSON document.
+    """
 
     verdict: Verdict
     reason: str
@@ -30,7 +33,7 @@ class Judgement:
 
     @property
     def recalled(self) -> tuple[str, ...]:
-        """The keys of the judged observations that this gate did not make itself."""
+        """The keys of the judged observations that were not made by this gate."""
         judged = [one for one in self.attempts if one.complaint is None]
         made = {one.key for one in judged if not one.recalled}
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
@@ -50,18 +53,20 @@ class Judgement:
 
 
 def verdict_of(failure: Fault | ServerAnswers) -> Verdict:
-    """Return FAIL if the build caused the failure. Return INVALID if the cause is not known."""
+    """Return FAIL if the build caused the failure, otherwise INVALID."""
     return Verdict.FAIL if failure.by_build else Verdict.INVALID
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the worst verdict. FAIL is worse than INVALID, and INVALID is worse than PASS. Return INVALID for an empty
-    sequence."""
+    """Return the worst verdict.
+
+    FAIL is worse than INVALID, and INVALID is worse than PASS. Return INVALID for an empty sequence.
+    """
     return next((one for one in (Verdict.FAIL, Verdict.INVALID, Verdict.PASS) if one in verdicts), Verdict.INVALID)
 
 
 def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
-    """Judge a difference: INVALID for a near tie, otherwise FAIL."""
+    """Judge a difference between tokens. The verdict is INVALID for a near tie, otherwise FAIL."""
     if found.within(margin):
         return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
     return Verdict.FAIL, reason

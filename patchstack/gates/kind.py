@@ -1,4 +1,4 @@
-"""The definition of a gate kind."""
+"""Define what a gate kind consists of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgementTable:
-    """A table of a gate's measurements for a terminal. Titles may wrap between words from index `folding` on."""
+    """A table of a gate's measurements for a terminal. From column `folding` on, titles may wrap between words."""
 
     titles: tuple[str, ...]
     rows: Sequence[Sequence[str]]
@@ -29,9 +29,9 @@ class Kind(Generic[S]):
 
     `version` is part of the key of every observation. Increase the version if the kind observes something different.
     `about` is the first line of the kind's help. `make` creates the settings from values and reports invalid
-    combinations. `run` observes and returns a judgement. `needs_gpu` is true if the gate needs a GPU on a build that
-    uses one. The suite may override it. `programs` are the programs of the build that the gate always runs. `table`
-    returns the table for a terminal.
+    combinations. `run` observes and returns a judgement. `needs_gpu` returns whether the gate needs a GPU on a build
+    that uses one. A suite may override this value. `programs` returns the programs of the build that the gate always
+    runs. `table` returns the table for a terminal.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Kind(Generic[S]):
         return f"{self.name}/{self.version}"
 
     def read(self, node: Node, models: Models) -> S:
-        """Return the settings of a suite's entry. Problems are reported on the node."""
+        """Read the settings of a gate from its entry in a suite. Problems are reported on the node."""
         made = self.make(read_values(node, self.settings, models))
         node.finish()
         return made

@@ -1,4 +1,7 @@
-"""The gate kinds: an explicit list, in the order of the help. A kind is imported on first use."""
+"""List the gate kinds in the order of the help.
+
+A kind is imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A kind: its name, its one-sentence help, and the function that imports the kind."""
+    """The entry of a kind: its name, its help in one sentence, and the function that imports the kind."""
 
     name: str
     summary: str
@@ -20,11 +23,11 @@ class Entry:
 
 
 KINDS: dict[str, Entry] = {}
-"""Every kind by its name."""
+"""The entries of all kinds, by name."""
 
 
 def kind_of(name: str) -> Kind[Any]:
-    """Import a kind. Raises `KeyError` for a name that is not in `KINDS`."""
+    """Import a kind. Raises `KeyError` if the name is not in `KINDS`."""
     return KINDS[name].load()
 
 

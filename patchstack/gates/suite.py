@@ -24,15 +24,18 @@ from patchstack.verdict import Verdict
 from patchstack.workspace import Workspace
 from patchstack.workspace.node import Node
 
-NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
+NO_SUITES = "add a suite under suites: in patchstack.yaml; for an example, run patchstack demo --no-build DIR"
 """The hint for a workspace without suites."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One gate of a suite: its name, its kind, and the settings of the kind. `line` is its line number in the file.
-    `gpu` is true if the gate needs a GPU on a build that uses GPUs."""
+    """One gate of a suite.
+
+    `settings` are the settings of the kind. `line` is the line number of the gate in the file. `gpu` is true if the
+    gate needs a GPU on a build that uses GPUs.
+    """
 
     name: str
     kind: str
@@ -73,8 +76,10 @@ def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
 
 
 def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
-    """Return the suite with this name, or the only suite if no name is given. Raises `UsageError` if no suite has this
-    name, or if several suites exist and no name is given."""
+    """Return the suite with this name, or the only suite if no name is given.
+
+    Raises `UsageError` if no suite has this name, or if several suites exist and no name is given.
+    """
     names = [suite.name for suite in suites]
     if not suites:
         raise UnknownName(f"{path} has no suites", hint=NO_SUITES)
@@ -92,14 +97,15 @@ def run_suite(
 ) -> Iterator[tuple[Gate, Judgement]]:
     """Run the gates in order, and yield each gate with its judgement.
 
-    The progress display shows each gate as a task while it runs. `of` is a word for the build. It is empty if there is
-    only one build. If a model or program is missing, the gate is INVALID, and the next gates still run. `unfit` is the
-    reason why the GPU cannot be used now. A gate that needs the GPU is then INVALID, and is not run.
+    The progress display shows each gate as a task while it runs. `of` is a word for the build. The word is empty if
+    there is only one build. If a model or program is missing, the gate is INVALID, and the next gates still run.
+    `unfit` is the reason why the GPU cannot be used now. With such a reason, gates that need the GPU are not run and
+    are INVALID.
 
     Raises `EngineLost`, `EngineUnavailable`, and `UsageError` for a suite without gates.
     """
     if not suite.gates:
-        raise SettingsRefused(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
+        raise SettingsRefused(f"suite {suite.name} has no gates", hint="add a gate under gates: in the suite")
     for number, gate in enumerate(suite.gates, 1):
         name = f"gate {gate.name} ({of or gate.kind}){place(number, len(suite.gates))}"
         with task(name, key=f"gate {gate.name} {gate.kind} {gate.settings!r}", announced=True) as this:

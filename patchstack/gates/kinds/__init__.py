@@ -1,1 +1,1 @@
-"""The gate kinds. Each module has settings, `run`, and pure functions that judge."""
+"""Define the gate kinds. Each module contains the settings, `run`, and pure functions that judge."""

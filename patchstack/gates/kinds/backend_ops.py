@@ -3,8 +3,8 @@
 `test-backend-ops` prints OK and exits with 0 even if it skipped the named backend, or if no case matched. Its total
 shrinks if a backend no longer supports a case. Therefore the gate requires that the named backend was tested, that all
 parts of the output agree, and that each operator has cases. It also compares the names of the cases with a reference.
-The list of cases is read from the test run, because `support` leaves out the cases of fused graphs. The output of
-`support` shows why a case was lost.
+The list of cases is read from the test run, because `support` omits the cases of fused graphs. The output of `support`
+shows why a case was lost.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class OperatorSettings:
         return self._invocation(what, ("test", "-b", self.backend, "-o", ",".join(ops), "-j", "1"))
 
     def support(self) -> Invocation:
-        """Return the invocation that lists the supported cases. This invocation is fast, because it computes
-        nothing."""
+        """Return the invocation that lists the supported cases. It is fast, because it computes nothing."""
         args = ("support", "-b", self.backend, "-o", ",".join(self.ops), "--output", "csv")
         return self._invocation("supported cases", args)
 
@@ -75,8 +74,10 @@ class OperatorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """The failure rate of a case that was run on its own. `runs` is the number of runs that could be judged, and
-    `failed` the number of those that failed."""
+    """The failure rate of a case that was run on its own.
+
+    `runs` is the number of runs that could be judged. `failed` is the number of these runs that failed.
+    """
 
     name: str
     failed: int
@@ -88,8 +89,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseList:
-    """The cases of a reference. `names` are sorted, and a name may occur several times. `names` is None if only the
-    count and the digest are known."""
+    """The cases of a reference.
+
+    `names` is sorted, and a name may occur several times. `names` is None if only the count and the digest are known.
+    """
 
     count: int
     sha256: str
@@ -98,8 +101,11 @@ class CaseList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The difference between the cases that ran and a reference. `lost` and `new` are names of cases. `unknown` is true
-    if the cases differ and the reference has no names. In this situation, at least `fewer` cases are missing."""
+    """The difference between the cases that ran and a reference.
+
+    `lost` and `new` are names of cases. `unknown` is true if the cases differ and the reference has no names. In this
+    situation, at least `fewer` cases are missing.
+    """
 
     lost: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -108,7 +114,7 @@ class Coverage:
 
 
 def digest_of(names: Iterable[str]) -> str:
-    """Return the SHA-256, in hex, of the sorted names with a newline after each."""
+    """Return the SHA-256, in hex, of the sorted names. Each name is followed by a newline."""
     return hashlib.sha256("".join(f"{name}\n" for name in sorted(names)).encode()).hexdigest()
 
 
@@ -131,7 +137,7 @@ def compared(names: Sequence[str], reference: CaseList) -> Coverage:
 def read_case_list(path: Path) -> CaseList:
     """Read a file with one full name per line. Blank lines and lines that start with `#` are ignored.
 
-    Raises `MissingError` if the file cannot be read, and `ConfigError` if it has no cases.
+    Raises `MissingError` if the file cannot be read, and `ConfigError` if it contains no cases or invalid ones.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -141,7 +147,9 @@ def read_case_list(path: Path) -> CaseList:
         raise SettingsUnusable(f"the list of cases {path} is not text: {error}") from error
     names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not names:
-        raise SettingsUnusable(f"the list of cases {path} has none", hint="an empty reference would always pass")
+        raise SettingsUnusable(
+            f"the list of cases {path} is empty", hint="write one case per line, as test-backend-ops prints it"
+        )
     if odd := next((name for name in names if not re.fullmatch(r"[^\s(]+\(.*\)", name)), None):
         raise SettingsUnusable(
             f"{path}: {odd[:80]!r} is not a case", hint="a case is OP(parameters), as test-backend-ops prints it"
@@ -159,7 +167,7 @@ def op_problem(name: str) -> str | None:
     if not name.strip() or name != name.strip():
         return f"{name!r} is not an operator"
     if "(" not in name and "," in name:
-        return f"{name!r} is several operators; list them"
+        return f"{name!r} is several operators; write each as its own item"
     return None
 
 
@@ -180,9 +188,7 @@ class Cases:
         if file is not None:
             return _listed(child, file, digest, count)
         if digest is None or count is None or count < 1 or not is_digest(digest):
-            child.complain(
-                None, "file names the list of cases; without it, count and sha256 (64 hexadecimal digits) are needed"
-            )
+            child.complain(None, "give the list of cases as file, or its count and sha256 (64 hexadecimal digits)")
             return None
         return CaseList(count=count, sha256=digest)
 
@@ -197,7 +203,7 @@ def _listed(node: Node, file: str, digest: str | None, count: int | None) -> Cas
         node.complain("file", error.message)
         return None
     if digest not in (None, found.sha256) or count not in (None, found.count):
-        told = f"{file} has {found.count} cases of sha256 {found.sha256}, which differs from this entry"
+        told = f"{file} has {found.count} cases and sha256 {found.sha256}, which differs from this entry"
         node.complain("file", told)
     return found
 
@@ -226,7 +232,7 @@ BACKEND = Setting[str](
     option_required=False,
     option_default="CPU",
     metavar="NAME",
-    help="The backend, as the tool names it: CPU, CUDA0.",
+    help="The backend, by the tool's name for it, such as CPU or CUDA0.",
 )
 EXPECT = Setting[int | None](
     name="expect",
@@ -248,7 +254,7 @@ ALONE = Setting[int](
     form=Whole(0, 100),
     default=5,
     metavar="N",
-    help="How often a failing case is run by itself.",
+    help="The number of times that a failing case is run on its own.",
 )
 
 
@@ -256,7 +262,7 @@ def settings_of(values: Values) -> OperatorSettings:
     """Return the settings from values."""
     one, ops = values[OP], values[OPS]
     if values.chosen(OP) == values.chosen(OPS) or (values.chosen(OPS) and not ops):
-        values.complain("", "op names the operator, or ops several of them")
+        values.complain("", "give either op (one operator) or ops (a list of operators)")
     return OperatorSettings(
         backend=values[BACKEND],
         ops=ops or ((one,) if one is not None else ()),
@@ -417,8 +423,10 @@ def _details(
 
 
 def _tested_well(settings: OperatorSettings) -> Complete:
-    """Return a function that checks whether a test run can be judged. This requires that the backend was tested, and
-    that the output is consistent."""
+    """Return a function that checks whether a test run can be judged.
+
+    The backend must have been tested, and the output must be consistent.
+    """
 
     def complaint(seen: Observation) -> str | None:
         if b"failed to allocate tensors" in seen.stdout:
@@ -508,10 +516,10 @@ def _expected(settings: OperatorSettings) -> str:
 KIND = Kind(
     name="backend-ops",
     version=1,
-    about="Run test-backend-ops for operators, and see that the backend ran, every case passed, and none was lost.",
+    about="Run test-backend-ops for operators, and check that the backend ran, every case passed, and none is missing.",
     settings=(
         *(OP, OPS, BACKEND, EXPECT, CASES, ENV, ALONE),
-        replace(SECONDS, default=3600, help="How long a run may take."),
+        replace(SECONDS, default=3600, help="The time limit of one run."),
         TRIES_OF_TESTS,
     ),
     make=settings_of,

@@ -34,8 +34,11 @@ _REPEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The settings of the gate. `exit` is the expected exit code. It is 128 + signal for a program that was ended by a
-    signal. Each pattern of `must` must match a line of stdout or stderr. No pattern of `must_not` may match a line."""
+    """The settings of the gate.
+
+    `exit` is the expected exit code. If a signal kills the program, the exit code is 128 plus the signal's number. Each
+    pattern of `must` must match a line of stdout or stderr. No pattern of `must_not` may match a line.
+    """
 
     program: Program
     must: tuple[str, ...]
@@ -49,14 +52,14 @@ MUST = Setting[tuple[str, ...]](
     default=(),
     option_required=True,
     metavar="REGEX",
-    help="A pattern that a line of its output must match (repeat).",
+    help="A pattern that a line of the output must match (repeat).",
 )
 MUST_NOT = Setting[tuple[str, ...]](
     name="must_not",
     form=Patterns(),
     default=(),
     metavar="REGEX",
-    help="A pattern that no line of its output may match (repeat).",
+    help="A pattern that no line of the output may match (repeat).",
 )
 EXIT = Setting[int](name="exit", form=Whole(0, 255), default=0, metavar="N", help="The expected exit code.")
 
@@ -78,9 +81,9 @@ def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
             ("must", "must is missing or empty: a program that did nothing has an exit code too; what must it print?")
         )
     if anything := [text for text in settings.must if re.search(text, "") is not None]:
-        found.append(("must", f"{anything[0]!r} is in every line, also in an empty one: the gate could not fail"))
+        found.append(("must", f"{anything[0]!r} matches every line, even an empty one, so the gate could not fail"))
     if both := [text for text in settings.must if text in settings.must_not]:
-        found.append(("must_not", f"{both[0]!r} must be printed, and must not"))
+        found.append(("must_not", f"{both[0]!r} is in both must and must_not"))
     return found
 
 
@@ -109,8 +112,7 @@ def complete(settings: CommandSettings) -> Complete:
             fault = _fault(settings, seen)
             if fault is None or fault.by_build:
                 return None
-            # A program that loses no output may exit with 1 without a message. This is a valid answer, but not the
-            # expected one.
+            # A program that loses no output may exit with 1 without a message. Such a run can be judged: it fails.
             return None if fault.unexplained and not loses_output(settings.program.name) else fault.reason
         if not seen.stdout.strip() and not seen.stderr.strip():
             return "it printed nothing"
@@ -162,8 +164,10 @@ def _passed(settings: CommandSettings, seen: Observation, attempts: tuple[Attemp
 
 
 def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
-    """Return how a run contradicts the settings: a wrong exit code, or a line that is not allowed. Return None if it
-    does not."""
+    """Return how a run contradicts the settings: by a wrong exit code, or by a line that is not allowed.
+
+    Return None if the run does not contradict them.
+    """
     if seen.code != settings.exit:
         fault = _fault(settings, seen) or Fault(by_build=True, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
@@ -176,14 +180,15 @@ def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
 
 
 def _fault(settings: CommandSettings, seen: Observation) -> Fault | None:
-    """Return the fault of a failed run. stdout is not searched, because the stdout of a llama.cpp tool may be the text
-    of a model."""
+    """Return the fault of a failed run.
+
+    The stdout of a llama.cpp tool is not searched, because it may be text that a model generated.
+    """
     return fault_of(seen, pinned=settings.program.pinned, stdout=not loses_output(settings.program.name))
 
 
 def _doubtful(settings: CommandSettings, seen: Observation) -> bool:
-    """Return whether the program must be run again: the run has no problem except for a line that may have been
-    lost."""
+    """Return whether the program must be run again, because the only problem is a line that may have been lost."""
     if settings.program.sentinel is not None or _contradiction(settings, seen) is not None:
         return False
     return bool(missing_of(settings.must, seen))

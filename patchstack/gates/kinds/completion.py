@@ -1,8 +1,8 @@
 """Gate kind `completion`: compare the greedy transcript of each state with a reference, byte for byte.
 
 A reference is a digest of the stdout of `llama-completion` for one exact command line and environment. A state is an
-environment (a switch on, a switch off) with its own reference, or with the name of another state that must give the
-same transcript (`same_as`), or both. On must equal off only if `same_as` requires it.
+environment (for example with a switch on) that has its own reference, or names another state that must give the same
+transcript (`same_as`), or both. States may have different transcripts unless `same_as` forbids it.
 
     - name: moe
       kind: completion
@@ -15,8 +15,8 @@ same transcript (`same_as`), or both. On must equal off only if `same_as` requir
         plain: {expect: 07db32c2bcb78d17a43ed18bc22705cd}
         graphs: {env: {LLAMA_MOE_FORCE_GRAPHS: 1}, same_as: plain}
 
-If a transcript changed, `kl` measures how far the model moved: see `model_unchanged`. With `parallel: N`, the
-transcripts of N concurrent requests are compared with the transcript of a single request: see `parallel_greedy`.
+If a transcript changed, `kl` measures how much the model changed (see `model_unchanged`). With `parallel: N`, the
+transcripts of N concurrent requests are compared with the transcript of a single request (see `parallel_greedy`).
 """
 
 from __future__ import annotations
@@ -74,9 +74,12 @@ class Parted(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptState:
-    """One environment of the gate. `expect` is the digest of the state's transcript, MD5 or SHA-256. `transcript` is
-    the reference itself, if it is stored. It is only used to show the first difference. `same_as` names a state that
-    must give the same transcript. If the gate has no named states, its only state has an empty name."""
+    """One environment of the gate.
+
+    `expect` is the MD5 or SHA-256 digest of the expected transcript. `transcript` is the expected transcript itself, if
+    it is stored. It is only used to show the first difference. `same_as` names a state that must give the same
+    transcript. If the gate has no named states, its only state has an empty name.
+    """
 
     name: str = ""
     env: Environment = ()
@@ -94,7 +97,7 @@ class StateRuns:
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """The runs that can be judged."""
+        """The observations of the runs that can be judged."""
         return tuple(run.observation for run in self.runs if run.observation is not None)
 
     @property
@@ -104,9 +107,11 @@ class StateRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """The verdict of one state. `actual` is the digest of the state's transcript, if there is exactly one. The digest
-    has the same type as the reference (MD5 or SHA-256). `changed` is true if the transcript differs from the
-    reference."""
+    """The verdict of one state.
+
+    `actual` is the digest of the state's transcript, if all runs gave the same transcript. The digest has the same type
+    as the reference (MD5 or SHA-256). `changed` is true if the transcript differs from the expected transcript.
+    """
 
     verdict: Verdict
     reason: str
@@ -116,9 +121,12 @@ class StateVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionSettings:
-    """The settings of the gate. `runs` is the number of runs of each state, which must all produce the same transcript.
-    `parallel` is the number of concurrent requests, and 0 means a single completion. `measure` is how the model is
-    measured if a transcript changed."""
+    """The settings of the gate.
+
+    `runs` is the number of runs of each state. All runs of a state must produce the same transcript. `parallel` is the
+    number of concurrent requests, and 0 means a single completion. `measure` defines how the model is measured if a
+    transcript changed.
+    """
 
     prompting: Prompting
     states: tuple[TranscriptState, ...] = (TranscriptState(),)
@@ -135,14 +143,14 @@ EXPECT = Setting[str | None](
     form=Text(written="an MD5 or SHA-256"),
     default=None,
     metavar="MD5",
-    help="The transcript's digest: MD5 or SHA-256.",
+    help="The MD5 or SHA-256 of the transcript.",
 )
 TRANSCRIPT = Setting[str | None](
     name="transcript",
     form=Text(),
     default=None,
     on_command_line=False,
-    help="The reference itself, to show where another transcript differs from it.",
+    help="The expected transcript, to show the first difference.",
 )
 SAME_AS = Setting[str | None](
     name="same_as",
@@ -177,14 +185,14 @@ PARALLEL = Setting[int](
     form=Whole(0, 256),
     default=0,
     metavar="N",
-    help="Compare N concurrent requests with a single one.",
+    help="Compare N concurrent requests with a single request.",
 )
 RUNS = Setting[int](
     name="runs",
     form=Whole(1, 1000),
     default=1,
     metavar="N",
-    help="Run it N times: all runs must give the same transcript.",
+    help="Run the program N times. All runs must give the same transcript.",
 )
 
 
@@ -212,7 +220,7 @@ def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     by_name = {state.name: state for state in settings.states}
     if not settings.states:
-        found.append(("states", "there are none: nothing would be checked"))
+        found.append(("states", "the list is empty, so nothing would be checked"))
     for state in settings.states:
         where = f"state {state.name}: " if state.name else ""
         if state.expect is not None and (problem := reference_problem(state.expect)):
@@ -223,11 +231,11 @@ def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
         if state.same_as is not None:
             found += [("states", f"{where}{problem}") for problem in _comparison_problems(settings, state, by_name)]
     if settings.parallel == 1:
-        found.append(("parallel", "one request is not parallel; 2 or more"))
+        found.append(("parallel", "1 request is not concurrent; use 2 or more"))
     if settings.parallel and settings.measure is not None:
-        found.append(("kl", "concurrent requests are compared with a single one: no transcript changes"))
+        found.append(("kl", "cannot be combined with parallel, which has no reference"))
     if settings.parallel and any(state.expect or state.same_as for state in settings.states):
-        found.append(("parallel", "concurrent requests are compared with a single one: no expect, no same_as"))
+        found.append(("parallel", "concurrent requests have no reference, so expect and same_as are not allowed"))
     return found
 
 
@@ -238,12 +246,12 @@ def _comparison_problems(
     if other is None or not state.same_as:
         return [f"there is no state {state.same_as!r} for same_as"]
     if other is state:
-        return ["same_as is itself"]
+        return ["same_as names the state itself"]
     if other.same_as is not None:
-        return [f"same_as {other.name}, which itself has same_as: name {other.same_as}"]
+        return [f"same_as names {other.name}, which also has same_as; name {other.same_as} instead"]
     common = settings.prompting.env
     if merged(common, other.env) == merged(common, state.env):
-        return [f"has the environment of {other.name}: a run would be compared with itself"]
+        return [f"has the same environment as {other.name}, so a run would be compared with itself"]
     return []
 
 
@@ -251,7 +259,7 @@ def _comparison_problems(
 
 
 def run(settings: CompletionSettings, runner: Observer) -> Judgement:
-    """Run every state and judge."""
+    """Run every state, and judge the transcripts."""
     if settings.parallel:
         states = [(state.name, state.env) for state in settings.states]
         return judgement_of_parallel(
@@ -265,7 +273,7 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
 
 
 def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
-    """Return the states whose transcript changed, each with its reference."""
+    """Return the states whose transcript differs from the expected transcript."""
     by_name = {state.name: state for state in settings.states}
     own = settings.prompting.env
     found = []
@@ -307,7 +315,10 @@ def invocation(settings: CompletionSettings, state: TranscriptState) -> Invocati
 
 
 def complete(prompting: Prompting) -> Complete:
-    """Return a function that checks whether a transcript can be judged. It must exist and be complete."""
+    """Return a function that checks whether a run can be judged.
+
+    The run must be complete, and its transcript must not be empty.
+    """
     ended = prompting.completion().complete()
 
     def complaint(seen: Observation) -> str | None:
@@ -334,13 +345,15 @@ def _observed(settings: CompletionSettings, state: TranscriptState, runner: Obse
         )
         found.append(seen)
         if seen.observation is None:
-            break  # further runs would probably fail too, and each of them may take its whole time limit
+            break  # further runs would probably fail too, and each may run until its time limit
     return tuple(found)
 
 
 def _decoded(seen: Observation) -> int | None:
-    """Return the number of tokens that were decoded after the first, from the tool's own counters. Return None if the
-    counters are missing."""
+    """Return the number of tokens that were decoded after the first token.
+
+    The number comes from the tool's own counters. Return None if they are missing.
+    """
     counts = [int(found.group(1)) for line in lines_of(seen.stderr) if (found := _DECODED.search(line))]
     return counts[-1] if counts else None
 
@@ -354,9 +367,9 @@ NO_REFERENCE = "no reference yet: gate record"
 def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     """Return the verdict of all states.
 
-    In the details, `states` has the digests, sizes and (if it is text) the transcript of each state. `changed` lists
-    the states whose transcript differs from the reference; these states need KL evidence. `tries_lost` is the number of
-    tries that could not be judged. `pinned` is true if the digests of the models were checked.
+    In the details, `states` contains the digests, the size and, if it is text, the transcript of each state. `changed`
+    lists the states whose transcript changed. These states need KL evidence. `tries_lost` is the number of tries that
+    could not be judged. `pinned` is true if the digests of the models were checked.
     """
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}
@@ -393,8 +406,11 @@ def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement
 
 
 def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
-    """Return the verdict of one state. `other` is the state that this state must equal. `compared` is true if another
-    state must equal this state, which then needs no reference."""
+    """Return the verdict of one state.
+
+    `other` is the state that this state must equal. `compared` is true if another state must equal this state. A
+    compared state needs no reference.
+    """
     state, observations = seen.state, seen.observations
     faults = [fault.reason for one in observations if (fault := fault_of(one, pinned=pinned)) is not None]
     if faults:
@@ -427,8 +443,10 @@ def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, 
 
 
 def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
-    """Return the transcript that a state's transcript differs from. The state's reference is compared first. Return
-    None if there is no difference."""
+    """Return which expected transcript a state's transcript differs from.
+
+    The state's reference is compared first. Return None if there is no difference.
+    """
     transcript, state = _sole(seen), seen.state
     if transcript is None:
         return None
@@ -440,7 +458,7 @@ def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
 
 
 def _sole(seen: StateRuns) -> bytes | None:
-    """Return the transcript of a state. Return None if the state has no transcript, or several."""
+    """Return the transcript of a state. Return None if the state has no transcript, or several different ones."""
     found = {one.stdout for one in seen.observations if one.code == 0}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -466,8 +484,10 @@ def _expectation(state: TranscriptState) -> str:
 
 
 def _table(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return the values of all states for a table column. If there are several states, each value has the name of its
-    state."""
+    """Return the values of all states for a table column.
+
+    If there are several states, each value follows the name of its state.
+    """
     if len(pairs) == 1:
         return pairs[0][1]
     return " ".join(f"{name}={value}" for name, value in pairs if value)
@@ -495,7 +515,7 @@ def _state_details(seen: StateRuns, verdict: StateVerdict) -> dict[str, Json]:
 KIND = Kind(
     name="completion",
     version=1,
-    about="Compare a greedy transcript of llama-completion with its reference's digest.",
+    about="Compare a greedy transcript of llama-completion with the digest of a reference.",
     settings=(
         *(MODEL, PROMPT, TOKENS, ENV),
         *(EXPECT, TRANSCRIPT, SAME_AS, STATES, SWITCH),

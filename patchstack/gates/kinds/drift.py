@@ -28,8 +28,7 @@ CONTEXTS = (256, 1024, 2048, 4096)
 class DriftSettings:
     """The settings of the gate.
 
-    They are the comparison and the context lengths in tokens, in ascending order. The context length of the comparison
-    itself is not used.
+    `contexts` are the context lengths in tokens, in ascending order. The context length in `kl` is not used.
     """
 
     kl: kl.KlSettings
@@ -60,7 +59,7 @@ CONTEXTS_SETTING = Setting[tuple[int, ...]](
     default=CONTEXTS,
     flag="--context",
     metavar="N",
-    help="A context, in tokens (repeat).",
+    help="A context length, in tokens (repeat).",
 )
 
 
@@ -81,7 +80,7 @@ def settings_problems(settings: DriftSettings) -> list[str]:
         for context in settings.contexts
     ]
     if list(settings.contexts) != sorted(set(settings.contexts)):
-        found.append(f"{', '.join(map(str, settings.contexts))} do not ascend")
+        found.append(f"{', '.join(map(str, settings.contexts))} are not in ascending order")
     return [problem for problem in found if problem is not None]
 
 
@@ -124,8 +123,9 @@ def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequen
 def growth(checked: Sequence[kl.Checked]) -> str | None:
     """Return a sentence that describes a growing divergence, or None.
 
-    The mean divergence grows if it is larger at each longer context, and if its total growth is larger than its errors.
-    Return None with fewer than three measured context lengths.
+    The mean divergence grows if it is larger at each longer context, and if its total growth is larger than twice the
+    combined standard error of the first and the last mean. Return None if fewer than three context lengths were
+    measured.
     """
     found = [(one.measured.context, one.measured.statistics) for one in checked]
     known = [(context, one.mean, one.mean_error) for context, one in found if one is not None and one.finite]
@@ -159,7 +159,7 @@ def table_of(judgement: Judgement) -> JudgementTable:
 KIND = Kind(
     name="drift",
     version=1,
-    about="Compare a model with a base at contexts of 256 to 4096 tokens, and see whether the two drift apart.",
+    about="Compare a model with a base at contexts of 256 to 4096 tokens, and check whether they drift apart.",
     settings=(*kl.SETTINGS_BEFORE_CONTEXT, CONTEXTS_SETTING, *kl.SETTINGS_AFTER_CONTEXT),
     make=settings_of,
     run=run,

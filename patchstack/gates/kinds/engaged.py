@@ -1,8 +1,8 @@
 """Gate kind `engaged`: a program leaves a mark if a switch is on, and no mark if it is off.
 
-Without this gate, a comparison of on and off may compare a path with itself, because a misspelt switch changes nothing.
-The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of the run's
-directory. Both runs must be complete, because a missing line may have been lost.
+Without this gate, a comparison of on and off may compare a code path with itself, because a misspelt switch changes
+nothing. The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of the
+run's directory. Both runs must be complete, because a missing line may have been lost.
 
     - name: mmq-trace
       kind: engaged
@@ -49,14 +49,17 @@ from patchstack.verdict import Verdict
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SHOWN = 3
-_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # llama.cpp's logger writes this prefix; unlogged text may follow it
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # prefix of llama.cpp's logger; other text may follow on the same line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngagedSettings:
-    """The settings of the gate. `on` and `off` are the additional environment variables of the two runs. `mark` is
-    searched in each line of `where`. `where` is `stderr`, `stdout`, `output` (both), or `file:NAME`, a file in the
-    directory of the run. `at_least` is the minimum number of lines with the mark."""
+    """The settings of the gate.
+
+    `on` and `off` are the additional environment variables of the two runs. `mark` is searched in each line of `where`.
+    `where` is `stderr`, `stdout`, `output` (both), or `file:NAME` (a file in the directory of the run). `at_least` is
+    the minimum number of lines with the mark.
+    """
 
     program: Program
     on: Environment
@@ -68,13 +71,13 @@ class EngagedSettings:
 
     @property
     def brings(self) -> tuple[str, ...]:
-        """The files that must be copied from the directories of the runs."""
+        """The files to copy from the directories of the runs."""
         return (self.where.removeprefix(FILE),) if self.where.startswith(FILE) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """The number of lines with the mark in a run. `shown` are the first of these lines."""
+    """The number of lines with the mark in a run. `shown` contains the first of these lines."""
 
     count: int
     shown: tuple[str, ...]
@@ -93,7 +96,7 @@ OFF = Setting[Environment](
     form=Variables(),
     default=(),
     metavar="K=V",
-    help="A variable that is set instead with the switch off (repeat).",
+    help="A variable that is set when the switch is off (repeat).",
 )
 MARK = Setting[str](
     name="mark",
@@ -104,7 +107,7 @@ MARK = Setting[str](
     help="A pattern of a line that the switch leaves.",
 )
 AT_LEAST = Setting[int](
-    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="The minimum number of such lines."
+    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="The minimum number of lines with the mark."
 )
 WHERE = Setting[str](
     name="where",
@@ -115,8 +118,8 @@ WHERE = Setting[str](
 )
 SWITCHED_MODEL = replace(MODEL, required=False)
 SWITCHED_PROMPT = replace(PROMPT, required=False)
-OTHER_PROGRAM = replace(PROGRAM, required=False, help="Another program, instead of llama-completion.")
-SERVER = Setting[bool](name="server", form=Flag(), default=False, help="Ask llama-server, instead of llama-completion.")
+OTHER_PROGRAM = replace(PROGRAM, required=False, help="The program to run instead of llama-completion.")
+SERVER = Setting[bool](name="server", form=Flag(), default=False, help="Use llama-server instead of llama-completion.")
 SWITCHED = (
     SWITCHED_MODEL,
     SWITCHED_PROMPT,
@@ -129,7 +132,7 @@ SWITCHED = (
     SECONDS,
     TRIES,
 )
-"""The settings that `switched` reads. They define the program that a switch is tested with."""
+"""The settings that `switched` reads. They define the program with which a switch is tested."""
 _PROMPTED = (SWITCHED_PROMPT, SERVER, *(one for one in (TOKENS, *LOADING) if one.name != "args"))
 
 
@@ -185,10 +188,10 @@ def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
     """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
-        found.append(("on", "on and off have the same environment: nothing is switched"))
+        found.append(("on", "on and off have the same environment, so nothing is switched"))
     if settings.program.sentinel is None and not settings.questions:
-        told = "it must be a pattern of the line that the program prints last, or a lost mark looks like none"
-        found.append(("sentinel", f"sentinel is missing, and none is known of {settings.program.name}: {told}"))
+        told = "give a pattern of the line that the program prints last, so that lost output is noticed"
+        found.append(("sentinel", f"sentinel is missing, and {settings.program.name} has no default: {told}"))
     if settings.where not in (OUTPUT, "stderr", "stdout") and not (settings.brings and _NAME.match(settings.brings[0])):
         found.append(("where", f"{settings.where!r} is none of stderr, stdout, output and file:NAME"))
     return found

@@ -57,9 +57,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlSettings:
-    """The comparison and its limits. With `calibrate`, the limits of the comparison are a multiple of the noise. The
-    noise is measured by comparing the base with itself. If the noise exceeds `limits`, the gate is INVALID.
-    `base_build` runs the base if this is not the judged build (see `observe.from_build`)."""
+    """The comparison and its limits.
+
+    With `calibrate`, the limits of the comparison are this multiple of the noise. The noise is measured by comparing
+    the base with itself. If the noise exceeds `limits`, the gate is INVALID. `base_build` is the build that runs the
+    base (see `observe.from_build`). If it is None, the judged build runs the base.
+    """
 
     comparison: Comparison
     limits: Limits = Limits()
@@ -99,7 +102,7 @@ BASE_BUILD = Setting[str | None](
     default=None,
     flag="--base-bin",
     metavar="DIR",
-    help="The build that makes the base, if it is not the judged one.",
+    help="The build that runs the base, if it is not the judged build.",
 )
 TEXT = Setting[bytes](
     name="text",
@@ -107,17 +110,22 @@ TEXT = Setting[bytes](
     default=b"",
     required=True,
     metavar="FILE",
-    help="The text, at least two contexts of tokens.",
+    help="A file with the text. The text needs at least two contexts of tokens.",
 )
 CONTEXT = Setting[int](
-    name="context", form=Whole(8, 1 << 20), default=512, unit="tokens", metavar="N", help="The context, in tokens."
+    name="context",
+    form=Whole(8, 1 << 20),
+    default=512,
+    unit="tokens",
+    metavar="N",
+    help="The context length, in tokens.",
 )
 CHUNKS = Setting[int | None](
     name="chunks",
     form=Whole(1, 10**6),
     default=None,
     metavar="N",
-    help="The number of contexts of the text [default: all].",
+    help="The number of contexts of the text to use [default: all].",
 )
 BATCH = Setting[int](
     name="batch",
@@ -125,7 +133,7 @@ BATCH = Setting[int](
     default=512,
     unit="tokens",
     metavar="N",
-    help="The batch of both sides, in tokens.",
+    help="The batch size of both sides, in tokens.",
 )
 UBATCH = Setting[int | None](
     name="ubatch",
@@ -133,7 +141,7 @@ UBATCH = Setting[int | None](
     default=None,
     unit="tokens",
     metavar="N",
-    help="The physical batch of both sides [default: the batch].",
+    help="The physical batch size of both sides, in tokens [default: the batch size].",
 )
 ARGS = Setting[tuple[str, ...]](
     name="args",
@@ -141,21 +149,21 @@ ARGS = Setting[tuple[str, ...]](
     default=(),
     flag="--arg",
     metavar="ARG",
-    help="One more argument of both sides (repeat).",
+    help="An additional argument for both sides (repeat).",
 )
 BASE_ARGS = Setting[tuple[str, ...]](
     name="base_args",
     form=Texts(),
     default=(),
     on_command_line=False,
-    help="The base's arguments, instead of args.",
+    help="The arguments for the base. They replace args.",
 )
 BASE_ENV = Setting[Environment](
     name="base_env",
     form=Variables(),
     default=(),
     metavar="K=V",
-    help="The base's variables, instead of --env (repeat).",
+    help="An environment variable for the base. These variables replace --env (repeat).",
 )
 MEAN_LIMIT = Setting[float](
     name="mean",
@@ -163,7 +171,7 @@ MEAN_LIMIT = Setting[float](
     default=MEAN,
     unit="nats",
     metavar="NATS",
-    help="The bound below which the mean divergence must be, in nats.",
+    help="The mean divergence must be below this limit, in nats.",
 )
 SAME_TOP_LIMIT = Setting[float](
     name="same_top",
@@ -180,7 +188,7 @@ CALIBRATE = Setting[float | None](
     metavar="FACTOR",
     help="Set the limits to this multiple of the noise of the base against itself.",
 )
-RUN_SECONDS = replace(SECONDS, form=Whole(1, 7 * 86_400), default=3600, help="How long a run may take.")
+RUN_SECONDS = replace(SECONDS, form=Whole(1, 7 * 86_400), default=3600, help="The time limit of one run.")
 SHAPE = (CHUNKS, BATCH, UBATCH)
 LIMITS = (MEAN_LIMIT, SAME_TOP_LIMIT, CALIBRATE, RUN_SECONDS, TRIES)
 
@@ -199,9 +207,9 @@ def complain_of_equal_sides(values: Values, settings: KlSettings) -> None:
     if base.model == NO_MODEL or settings.base_build is not None:
         return
     if base.same_run(test):
-        told = "nothing differs between base and model: a run would be compared with itself"
+        told = "base and model do not differ, so a run would be compared with itself"
         ways = [values.written(one.name) for one in (COMPARED, BASE_ENV, BASE_BUILD)]
-        values.complain(BASE_ENV.name, f"{told}; one of {', '.join(ways)} makes them differ")
+        values.complain(BASE_ENV.name, f"{told}; set one of {', '.join(ways)}")
 
 
 def complain_of_shape(values: Values, settings: KlSettings) -> None:
@@ -224,7 +232,7 @@ def compared(values: Values, *, context: int) -> KlSettings:
 
 
 def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSettings:
-    """Return the comparison of two sides, with the settings `TEXT`, `SHAPE` and `LIMITS`."""
+    """Return the settings for a comparison of two sides, from `TEXT`, `SHAPE` and `LIMITS`."""
     batch = values[BATCH]
     ubatch = values[UBATCH]
     comparison = Comparison(
@@ -245,12 +253,14 @@ def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSe
 def args_problem(args: tuple[str, ...]) -> str | None:
     """Return why arguments cannot be added to the gate's own arguments. Return None if they can."""
     own = [text for text in args if text.partition("=")[0] in _OURS]
-    return f"{', '.join(own)}: the gate sets it" if own else None
+    return f"the gate itself sets {', '.join(own)}" if own else None
 
 
 def run(settings: KlSettings, runner: Observer) -> Judgement:
-    """Make the base log unless it is stored, compare, and judge. Raises `MissingError` if the build of the base does
-    not exist."""
+    """Create the base log unless it is stored, compare, and judge.
+
+    Raises `MissingError` if the build of the base does not exist.
+    """
     with base_of(settings, runner) as made_by:
         checked = check(settings, runner, made_by)
     return judgement_of(settings, checked)
@@ -258,7 +268,10 @@ def run(settings: KlSettings, runner: Observer) -> Judgement:
 
 @contextlib.contextmanager
 def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
-    """Yield the runner for the base: a runner of the named build, or the given runner if no build is named."""
+    """Yield the runner for the base.
+
+    If the settings name a build, this is a runner of that build, otherwise the given runner.
+    """
     if settings.base_build is None:
         yield runner
         return
@@ -267,7 +280,7 @@ def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
 
 
 def judgement_of(settings: KlSettings, checked: Checked) -> Judgement:
-    """Return a comparison as the judgement of a gate."""
+    """Convert a comparison to the judgement of a gate."""
     statistics = checked.measured.statistics
     return Judgement(
         verdict=checked.verdict,
@@ -328,22 +341,25 @@ def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict,
 
 
 def calibrated(noise: Statistics, factor: float, positions: int) -> Limits:
-    """Return limits at a multiple of the noise. Zero noise counts as the smallest noise that the tool can show: one
-    unit of the last digit of the mean, and one position."""
+    """Return limits at a multiple of the noise.
+
+    Zero noise counts as the smallest noise that the tool can show: one unit of the last digit of the mean, and one
+    position.
+    """
     mean = max(noise.mean, noise.mean_error, _RESOLUTION) * factor
     others = max(100 - noise.same_top, 100 / positions) * factor
     return Limits(mean=mean, same_top=max(0.0, 100 - others))
 
 
 def too_noisy(noise: Statistics, limits: Limits) -> str | None:
-    """Return why a comparison on this machine would prove nothing. Return None if it can be judged."""
+    """Return why a comparison on this machine would prove nothing. Return None if the noise is small enough."""
     if noise.finite and noise.mean < limits.mean and noise.same_top >= limits.same_top:
         return None
     return f"the base differs from itself by as much as the limits allow: {figures(noise)}"
 
 
 def figures(found: Statistics) -> str:
-    """Return a short text for a measurement."""
+    """Return the mean divergence and the share of same tokens as a short text."""
     return (
         f"mean KLD {_shown(found.mean)} ± {_shown(found.mean_error)}, "
         f"same top {found.same_top:g} ± {found.same_top_error:g} %"
@@ -351,7 +367,7 @@ def figures(found: Statistics) -> str:
 
 
 def wanted(limits: Limits) -> str:
-    """Return a short text for limits."""
+    """Return the limits as a short text."""
     return f"mean KLD < {limits.mean:g}, same top ≥ {limits.same_top:g} %"
 
 

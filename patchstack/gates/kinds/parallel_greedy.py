@@ -1,15 +1,14 @@
 """Compare concurrent greedy requests with a single request, token by token.
 
-Concurrent requests share batches, and sums in a different order can flip a near tie. So a difference alone proves
-nothing. Such differences also occur on CPUs. Equal tokens are PASS.
+Concurrent requests share batches. This changes the order of sums, which can flip a near tie. So a difference alone
+proves nothing. Such differences also occur on CPUs. Equal tokens are PASS.
 
-If tokens differ, the first difference is compared with a control: the same concurrent requests to a new server. A
-margin is the difference between the two best tokens. The change of the margins in the control is the noise of this
-machine under this load. A difference within this noise is PASS. A larger difference is INVALID, because this gate
-cannot tell whether the build or the batch caused it.
+If tokens differ, the first difference is compared with a control: the same concurrent requests to a new server. The
+change of the margins in the control is the noise of this machine under this load. A difference within this noise is
+PASS. A larger difference is INVALID, because this gate cannot tell whether the build or the batch caused it.
 
-A margin is in nats. It is the difference between the log probabilities of the two best tokens, over the whole
-vocabulary and before sampling. `/completion` of `llama-server` returns these probabilities with `n_probs`.
+A margin is the difference between the log probabilities of the two best tokens, in nats. The probabilities are over the
+whole vocabulary and before sampling. `/completion` of `llama-server` returns them with `n_probs`.
 """
 
 from __future__ import annotations
@@ -33,8 +32,10 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenStep:
-    """One token: its id, the id of the second-best token, and the margin between the two in nats. The margin is None if
-    it is not known."""
+    """One token: its id, the id of the second-best token, and the margin between the two in nats.
+
+    `second` and `margin` are None if they are not known.
+    """
 
     token: int
     second: int | None = None
@@ -65,9 +66,11 @@ class ParallelRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """The first difference between two answers. `shift` is how much the margin between the two tokens changed, in nats.
-    The shift is infinite if one of the tokens is not among the two best of the other answer, or if the answers differ
-    in length."""
+    """The first difference between two answers.
+
+    `shift` is the change of the margin between the two tokens, in nats. The shift is infinite if one of the tokens is
+    not among the two best tokens of the other answer, or if the answers differ in length.
+    """
 
     position: int
     expected: int | None
@@ -79,7 +82,7 @@ class Parting:
 def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> ParallelRuns:
     """Send the requests to three new servers.
 
-    The servers receive one request, the concurrent requests, and the control.
+    The first server receives a single request. The second and the third server receive the same concurrent requests.
     """
     server = prompting.server(count)
     what = f"parallel {name}".strip()
@@ -108,8 +111,10 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
 
 
 def answered(count: int, *, pinned: bool) -> Complete:
-    """Return a function that checks whether a run can be judged. The server must have answered `count` prompts, each
-    from a different slot, or must have failed by itself."""
+    """Return a function that checks whether a run can be judged.
+
+    The server must have answered `count` prompts, each from a different slot, or the build must have caused a failure.
+    """
 
     def complaint(seen: Observation) -> str | None:
         if fault := fault_of(seen, pinned=pinned):
@@ -132,8 +137,11 @@ def answered(count: int, *, pinned: bool) -> Complete:
 
 
 def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
-    """Parse the answers of `/completion`: one object for one prompt, or a list of objects for several prompts. Return
-    None for any other document."""
+    """Parse the answers of `/completion`.
+
+    The document is an object for a single prompt, or a list of objects for several prompts. Return None for any other
+    document.
+    """
     try:
         document = json.loads(body)
         answers = document if isinstance(document, list) else [document]
@@ -226,8 +234,11 @@ def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
 
 
 def _shift(one: TokenStep, other: TokenStep) -> float:
-    """Return how much the margin between the two best tokens changed. If the two best tokens changed places, the other
-    margin counts as negative. Return infinity if a margin is not known, or if the two best tokens differ."""
+    """Return how much the margin between the two best tokens changed.
+
+    If the two best tokens changed places, the second margin counts as negative. Return infinity if a margin is not
+    known, or if the two best tokens are different tokens.
+    """
     if one.margin is None or other.margin is None:
         return math.inf
     if (one.token, one.second) == (other.token, other.second):
@@ -238,8 +249,10 @@ def _shift(one: TokenStep, other: TokenStep) -> float:
 
 
 def _answer(one: Mapping[str, Any]) -> SlotAnswer:
-    """Return an answer's tokens, each with its second-best token and margin if they are known. Raises `KeyError`,
-    `TypeError`, `ValueError` or `AttributeError` if the document has a different structure."""
+    """Return an answer's tokens, each with its second-best token and margin if they are known.
+
+    Raises `KeyError`, `TypeError`, `ValueError` or `AttributeError` if the document has a different structure.
+    """
     told = one.get("completion_probabilities") or []
     steps = []
     for token, best in zip_longest([int(token) for token in one["tokens"]], told):

@@ -31,7 +31,7 @@ from patchstack.observe.protocol import Attempt, Complete, Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
 from patchstack.verdict import Verdict
 
-_ABORTED = 134  # SIGABRT: a failed assertion ends a test with it
+_ABORTED = 134  # 128 + SIGABRT, the signal of a failed assertion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,11 @@ class RedGreenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestColour:
-    """The result of a test run. `green` is true if the test passed, and `red` is true if it failed as a test. If
-    neither is true, `told` is the reason."""
+    """The result of a test run.
+
+    `green` is true if the test passed, and `red` is true if it failed as a test. If neither is true, `told` is the
+    reason.
+    """
 
     green: bool = False
     red: bool = False
@@ -83,14 +86,14 @@ GREEN = Setting[str](
     default=".",
     required=True,
     metavar="REGEX",
-    help="A pattern of a line that a passed test prints; a group is the number of tests.",
+    help="A pattern of a line that a passed test prints. An optional group is the number of tests.",
 )
 RED_EXIT = Setting[int | None](
     name="red_exit",
     form=Whole(1, 255),
     default=None,
     metavar="N",
-    help="The exit code of a failed test [default: any].",
+    help="The exit code of a failed test [default: 1 to 125, or 134].",
 )
 
 
@@ -106,8 +109,10 @@ def settings_of(values: Values) -> RedGreenSettings:
 
 
 def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | None = None) -> Judgement:
-    """Run the test with and without the code, and judge. `without` is a runner for the build without the code. If it is
-    None, the runner is created from the settings."""
+    """Run the test with and without the code, and judge.
+
+    `without` is a runner for the build without the code. If it is None, the runner is created from the settings.
+    """
     if without is not None:
         return _run(settings, runner, without)
     try:
@@ -130,7 +135,10 @@ def _run(settings: RedGreenSettings, runner: Observer, other: Observer) -> Judge
 
 
 def complete(settings: RedGreenSettings) -> Complete:
-    """Return a function that checks whether a run can be judged. The run must be red or green, or must have crashed."""
+    """Return a function that checks whether a run can be judged.
+
+    The run must be red or green, or must have crashed.
+    """
 
     def complaint(seen: Observation) -> str | None:
         found = colour(settings, seen)
@@ -235,7 +243,7 @@ def _judgement(
 KIND = Kind(
     name="red-green",
     version=1,
-    about="Run a test from a build without the code that it covers, and from one with it.",
+    about="Run a test from a build without the code that it covers, and from a build with the code.",
     settings=(
         WITHOUT,
         PROGRAM,

@@ -1,13 +1,13 @@
 """Gate kind `rollback`: check that a rollback restores a state completely.
 
-The check matters most for recurrent memory. It has three parts, and each can be left out:
+The check matters most for recurrent memory. It has three parts, and each of them is optional:
 
 - `program`: a test program of the build, by default llama.cpp's `test-recurrent-state-rollback`, reports that the
 restored state gives the same logits. The program also exits with 0 if it skips the test (for a model that is not
 recurrent), so the gate reads its output.
 - `speculative`: a greedy continuation with speculative decoding has the same ids as a continuation without it. Some
-tokens must have been drafted and some rejected, otherwise nothing was rolled back. (A server with a draft model but
-without `--spec-type` may draft nothing, and prints no message.)
+tokens must have been drafted and some rejected, because otherwise nothing was rolled back. (A server with a draft model
+but without `--spec-type` may draft nothing, and prints no message.)
 - `reuse`: a server that receives the same prompt again reuses the cached prompt and gives the same ids. Some tokens
 must have come from the cache.
 
@@ -75,9 +75,12 @@ _AGAIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackSettings:
-    """The settings of the gate. `program` is the test program, and `says` is the pattern of its success message.
-    `speculative` are the arguments that enable speculative decoding. `draft` is the draft model, if it is a separate
-    file. `margin` has the same meaning as in `tokens`. A check is left out if its setting is None or empty."""
+    """The settings of the gate.
+
+    `program` is the test program, and `says` is the pattern of its success message. `speculative` contains the
+    arguments that enable speculative decoding. `draft` is the draft model, if it is a separate file. `margin` has the
+    same meaning as in `tokens`. A check is skipped if its setting is None or empty.
+    """
 
     program: Program | None = None
     says: str = SAYS
@@ -115,7 +118,7 @@ CHECKS_SETTING = Setting[tuple[str, ...] | None](
     default=None,
     flag="--check",
     metavar="NAME",
-    help="program, speculative or reuse (repeat) [default: program, and speculative if its settings are given].",
+    help="A check: program, speculative or reuse (repeat) [default: program, and speculative if it has settings].",
 )
 TESTED = replace(PROGRAM, required=False, help="The test program [default: test-recurrent-state-rollback].")
 SAYS_SETTING = Setting[str | None](
@@ -131,20 +134,22 @@ SPECULATIVE = Setting[Args](
     form=Arguments(),
     default=NO_ARGS,
     metavar="TEXT",
-    help="An argument that makes the server speculate (repeat).",
+    help="An argument that enables speculative decoding in the server (repeat).",
 )
 DRAFT = Setting[Model](
     name="draft",
     form=ModelName(),
     default=NO_MODEL,
     metavar="FILE",
-    help="The model that drafts, on the engine's machine.",
+    help="The draft model, on the engine's machine.",
 )
 
 
 def settings_of(values: Values) -> RollbackSettings:
-    """Return the settings from values. By default, `checks` is `program`, and also `speculative` if its settings are
-    given."""
+    """Return the settings from values.
+
+    By default, the only check is `program`. `speculative` is added if its settings are given.
+    """
     speculates = values.chosen(SPECULATIVE) or values.chosen(DRAFT)
     said = values[CHECKS_SETTING]
     checks = said if said is not None else ("program", "speculative") if speculates else ("program",)
@@ -152,7 +157,7 @@ def settings_of(values: Values) -> RollbackSettings:
         if name not in CHECKS:
             values.complain("checks", f"{name!r} is none of {', '.join(CHECKS)}")
     if not checks:
-        values.complain("checks", "the list is empty: nothing would be checked")
+        values.complain("checks", "the list is empty, so nothing would be checked")
     asks = "speculative" in checks or "reuse" in checks
     if asks and not values.chosen(QUESTION) and values.node is not None:
         values.missing(QUESTION, "prompt is missing")
@@ -190,17 +195,20 @@ def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list
     """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if "speculative" in checks and not settings.speculates:
-        found.append(("speculative", "with what? speculative: the server's arguments, or draft: a model"))
-    found += [("speculative", f"{text} is the gate's own") for text in arguments_taken(settings.speculative)]
+        found.append(("speculative", "the check needs speculative (arguments of the server) or draft (a model)"))
+    found += [("speculative", f"{text} is set by the gate") for text in arguments_taken(settings.speculative)]
     if settings.prompting is not None:
-        found += [("args", f"{text} is the gate's own") for text in arguments_taken(settings.prompting.args)]
+        found += [("args", f"{text} is set by the gate") for text in arguments_taken(settings.prompting.args)]
     return found
 
 
 def rollback_program(
     name: str, model: Model, *, layers: int = 99, attention: str = "on", context: int = 4096
 ) -> Program:
-    """Return the test program with a model. `-fit off` is needed because otherwise sizes depend on the free memory."""
+    """Return the test program with a model.
+
+    `-fit off` is needed, because the sizes would otherwise depend on the free memory.
+    """
     args = ("-m", f"{{model:{model.name}}}", "-ngl", str(layers), "-fa", attention, "-c", str(context))
     return Program(name=name, args=(*args, "-fit", "off"), models=(model,))
 
@@ -209,7 +217,7 @@ def rollback_program(
 
 
 def run(settings: RollbackSettings, runner: Observer) -> Judgement:
-    """Run every check that is set. The verdict is the worst one of the checks."""
+    """Run every check that is set. The verdict is the worst verdict of the checks."""
     findings = []
     if settings.program is not None:
         findings.append(_run_program(settings.program, settings.says, runner))
@@ -268,8 +276,11 @@ def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observe
 
 
 def speculating(settings: RollbackSettings, prompting: Prompting) -> Program:
-    """Return the server with speculative decoding. A draft model alone is not sufficient: llama.cpp of June 2026
-    (common/arg.cpp) needs `--spec-type`, so it is added if the settings lack it."""
+    """Return the server with speculative decoding.
+
+    For a draft model, `--spec-type` is added if the settings lack it, because llama.cpp of June 2026 (common/arg.cpp)
+    does not draft without it.
+    """
     program = prompting.server(1)
     args: tuple[str, ...] = settings.speculative
     if settings.draft is not None:
@@ -290,7 +301,10 @@ def _question(prompting: Prompting, *, cache: bool) -> Question:
 
 
 def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
-    """Judge a test program's exit code and output. A reported mismatch is FAIL. A skipped test is INVALID."""
+    """Judge the exit code and the output of a test program.
+
+    A reported mismatch is FAIL. A skipped test is INVALID.
+    """
     lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
     if denied := next((line for line in lines if _DENIES.search(line)), None):
         return Verdict.FAIL, denied[:300]
@@ -304,8 +318,11 @@ def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[V
 
 
 def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> CheckFinding:
-    """Judge speculative decoding: the ids must be the same with and without it, some tokens must have been drafted, and
-    some of them rejected."""
+    """Judge speculative decoding.
+
+    The ids must be the same with and without speculation. Some tokens must have been drafted, and some of them
+    rejected.
+    """
     attempts = plain.attempts + drafting.attempts
     for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
         if not asked.answers:
@@ -331,7 +348,10 @@ def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin
 
 
 def finding_of_reuse(asked: ServerAnswers, margin: float) -> CheckFinding:
-    """Judge the reuse of a cached prompt: the ids must be the same as after computing the prompt."""
+    """Judge the reuse of a cached prompt.
+
+    The ids must be the same as after computing the prompt. Some tokens must have come from the cache.
+    """
     if not asked.answers:
         return _reuse(verdict_of(asked), asked.reason, asked)
     if (where := asked.unsteady()) is not None:
@@ -370,14 +390,14 @@ def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergenc
 
 
 def _skipped(seen: Observation) -> bool:
-    """Return whether a program reports that it skipped the test. Another run would then give the same result."""
+    """Return whether a program reports that it skipped the test, so that another run would give the same result."""
     return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
 
 
 KIND = Kind(
     name="rollback",
     version=1,
-    about="Check rollback: by the test program, with and without speculation, and by reusing a prompt.",
+    about="Check rollback with the test program, with speculative decoding, and by reusing a prompt.",
     settings=(
         *(MODEL, CHECKS_SETTING, TESTED, SAYS_SETTING, QUESTION, TOKENS, DRAFT, SPECULATIVE, MARGIN, ENV),
         *(*LOADING, replace(SENTINEL, on_command_line=False), SECONDS, TRIES),

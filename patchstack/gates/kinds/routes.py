@@ -1,9 +1,9 @@
-"""Gate kind `routes`: compare the trace counts of a switch on and off with expectations.
+"""Gate kind `routes`: count traces with a switch on and off, and compare the counts with expectations.
 
-The gate shows that a switch changes the route of calls. `engaged` checks only that a switch leaves a line, which does
-not prove this: a route can be taken once in a warm-up and never again. This gate counts the traces of both runs, and
-compares the counts with expectations, which are written as for `patchstack trace read --expect`. The gate is INVALID if
-records were lost because of a trace's limit, or if records contradict their summary.
+The gate shows that a switch changes the route of calls. `engaged` does not prove this, because it checks only that a
+switch leaves a line: a route can be taken once in a warm-up and never again. The expectations are written as for
+`patchstack trace read --expect`. The gate is INVALID if records were lost because of a trace's limit, or if records
+contradict their summary.
 
     - name: grouped
       kind: routes
@@ -42,9 +42,12 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutesSettings:
-    """The settings of the gate. `on` and `off` are the additional environment variables of the two runs. `env` of the
-    program enables the traces in both. `expect` must hold with the switch on. `expect_off` must hold with the switch
-    off. If `expect_off` is empty, `expect` must not hold with the switch off."""
+    """The settings of the gate.
+
+    `on` and `off` are the additional environment variables of the two runs. The program's `env` enables the traces in
+    both runs. `expect` must hold with the switch on. `expect_off` must hold with the switch off. If `expect_off` is
+    empty, `expect` must not hold with the switch off.
+    """
 
     program: Program
     on: Environment
@@ -80,14 +83,14 @@ EXPECT = Setting[tuple[Expectation, ...]](
     default=(),
     option_required=True,
     metavar="TEXT",
-    help="What the traces must show with the switch on, as in 'trace read'.",
+    help="An expectation for the traces with the switch on, as in 'trace read'.",
 )
 EXPECT_OFF = Setting[tuple[Expectation, ...]](
     name="expect_off",
     form=Expectations(),
     default=(),
     metavar="TEXT",
-    help="What they must show with the switch off [default: expect must not hold].",
+    help="An expectation for the traces with the switch off [default: expect must not hold].",
 )
 
 
@@ -110,12 +113,12 @@ def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
     """Return the problems of the settings. Each problem has the key of its setting."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
-        found.append(("on", "on and off have the same environment: nothing is switched"))
+        found.append(("on", "on and off have the same environment, so nothing is switched"))
     if not settings.expect:
-        found.append(("expect", "expect is missing: what the traces must show with the switch on"))
+        found.append(("expect", "expect is missing; it defines what the traces must show with the switch on"))
     if settings.program.sentinel is None and not settings.questions:
-        told = "it must be a pattern of the line that the program prints last, or lost records look like none"
-        found.append(("sentinel", f"sentinel is missing, and none is known of {settings.program.name}: {told}"))
+        told = "give a pattern of the line that the program prints last, so that lost output is noticed"
+        found.append(("sentinel", f"sentinel is missing, and {settings.program.name} has no default: {told}"))
     return found
 
 
@@ -202,8 +205,8 @@ def _decided(on: Sequence[Answer], off: Sequence[Answer], *, otherwise: bool) ->
 KIND = Kind(
     name="routes",
     version=1,
-    about="Check by counts of the traces that a switch changes the route that it claims to change. The traces "
-    "themselves are switched on for both runs, with --env.",
+    about="Count traces to check that a switch changes the route that it claims to change. Enable the traces for both "
+    "runs with --env.",
     settings=(ON, EXPECT, EXPECT_OFF, OFF, *SWITCHED),
     make=settings_of,
     run=run,

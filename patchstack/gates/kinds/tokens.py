@@ -1,9 +1,9 @@
 """Gate kind `tokens`: compare the token ids of a greedy continuation by `llama-server`.
 
 A digest of the text shows only that the text differs. Ids show the positions and the number of the differences. The
-server has one slot, receives one request at a time and uses no cache, because concurrent greedy requests need not match
-single ones. A reference is a list of ids in a file next to the workspace file, or only its digest. `states` and `kl`
-are as in `completion`.
+server has one slot, receives one request at a time and uses no cache, because concurrent greedy requests may give
+different tokens than single requests. A reference is a list of ids in a file next to the workspace file, or only the
+digest of such a list. `states` and `kl` have the same meaning as in `completion`.
 
     - name: moe-tokens
       kind: tokens
@@ -58,9 +58,12 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensState:
-    """One environment of the gate. The state must give the ids of a reference, of another state (`same_as`), or both.
-    `file` is the name of the reference's file as it is written in the workspace file. If the gate has no named states,
-    its only state has an empty name."""
+    """One environment of the gate.
+
+    The state must give the ids of a reference, of another state (`same_as`), or both. `file` is the name of the
+    reference's file as it is written in the workspace file. If the gate has no named states, its only state has an
+    empty name.
+    """
 
     name: str = ""
     env: Environment = ()
@@ -71,10 +74,13 @@ class TokensState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSettings:
-    """The settings of the gate. `repeats` is the number of times that each server receives the same request. `runs` is
-    the number of servers. `probabilities` is the number of candidates that the server returns for each token. If two
-    different tokens have probabilities that differ by no more than `margin`, the difference is INVALID instead of FAIL.
-    It is never PASS. `measure` is how the model is measured if ids changed."""
+    """The settings of the gate.
+
+    `repeats` is the number of times that each server receives the same request. `runs` is the number of servers.
+    `probabilities` is the number of candidates that the server returns for each token. If two different tokens have
+    probabilities that differ by no more than `margin`, the verdict is INVALID instead of FAIL. Different tokens never
+    PASS. `measure` defines how the model is measured if ids changed.
+    """
 
     prompting: Prompting
     states: tuple[TokensState, ...] = (TokensState(),)
@@ -93,8 +99,10 @@ class TokensSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFinding:
-    """The result of one state. `steady` is true if all answers of the state were the same, so that they can become a
-    reference."""
+    """The result of one state.
+
+    `steady` is true if all answers of the state were the same. Only then can the answer become a reference.
+    """
 
     state: TokensState
     verdict: Verdict
@@ -109,8 +117,10 @@ class StateFinding:
         return told(self.answer.digest, len(self.answer.ids)) if self.answer is not None else ""
 
     def document(self) -> dict[str, Json]:
-        """Return the finding as JSON. Ids are left out if the answers are not steady, because they cannot become a
-        reference."""
+        """Return the finding as JSON.
+
+        Ids are omitted if the answers are not steady, because such ids cannot become a reference.
+        """
         answer = self.answer if self.steady else None
         reference = self.state.reference
         return {
@@ -135,7 +145,7 @@ SAME_AS = Setting[str | None](
     form=Text(written="a state's name"),
     default=None,
     on_command_line=False,
-    help="The state whose ids it must give.",
+    help="The state that must give the same ids.",
 )
 
 
@@ -166,14 +176,14 @@ REPEATS = Setting[int](
     form=Whole(1, 16),
     default=2,
     metavar="N",
-    help="Ask each server N times: all answers must agree.",
+    help="Send the request N times to each server. All answers must agree.",
 )
 RUNS = Setting[int](
     name="runs",
     form=Whole(1, 100),
     default=1,
     metavar="N",
-    help="Ask N servers, one after the other: all must agree.",
+    help="Use N servers, one after the other. All answers must agree.",
 )
 PROBABILITIES = Setting[int](
     name="probabilities",
@@ -207,20 +217,21 @@ def settings_of(values: Values) -> TokensSettings:
 
 def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
     """Return the problems of the settings. Each problem has the key of its setting."""
-    found = [("args", f"{text} is the gate's own") for text in arguments_taken(settings.prompting.args)]
+    found = [("args", f"{text} is set by the gate") for text in arguments_taken(settings.prompting.args)]
     if not settings.states:
-        found.append(("states", "there is no state: nothing would be checked"))
+        found.append(("states", "the list is empty, so nothing would be checked"))
     by_name = {state.name: state for state in settings.states}
     for state in settings.states:
         count = len(state.reference.ids or ()) if state.reference is not None else 0
         if count > settings.prompting.tokens:
-            found.append(("tokens", f"{settings.prompting.tokens} are asked for, and the reference has {count}"))
+            found.append(("tokens", f"{settings.prompting.tokens} tokens are requested, but the reference has {count}"))
         if state.same_as is None:
             continue
         if state.same_as == state.name or state.same_as not in by_name:
             found.append(("states", f"{state.name}: there is no other state {state.same_as!r}"))
         elif merged(settings.prompting.env, by_name[state.same_as].env) == merged(settings.prompting.env, state.env):
-            found.append(("states", f"{state.name} and {state.same_as} have the same environment: they would be one"))
+            told = f"{state.name} and {state.same_as} have the same environment, so a run would be compared with itself"
+            found.append(("states", told))
     return found
 
 
@@ -228,8 +239,10 @@ def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: TokensSettings, runner: Observer) -> Judgement:
-    """Send the requests in every state, and compare the answers. If something differs, start new servers to check
-    whether they agree."""
+    """Send the requests in every state, and compare the answers.
+
+    If ids differ, new servers are started to check whether they agree.
+    """
     asked = _ask_all(settings, runner, settings.runs)
     findings = findings_of_states(settings, asked)
     if settings.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
@@ -244,7 +257,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 def _changed(
     settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
-    """Return the states whose ids changed, each with its reference."""
+    """Return the states whose ids differ from the expected ids."""
     own = settings.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
@@ -297,9 +310,12 @@ def findings_of_states(settings: TokensSettings, asked: Mapping[str, ServerAnswe
 def finding_of_state(
     state: TokensState, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False
 ) -> StateFinding:
-    """Return the result of a state. PASS requires a reference or another state, the same ids to the end, and equal
-    answers. `followed` is true if another state must equal this one. Such a state needs no reference to PASS, because
-    the comparison is judged in the other state."""
+    """Return the result of a state.
+
+    A state passes if all its answers have the same ids, and these ids are the ids of the reference and of the state
+    that it must equal. `followed` is true if another state must equal this state. Such a state also passes without a
+    reference, because the comparison is judged in the other state.
+    """
     own = asked[state.name]
     if not own.answers:
         return StateFinding(state=state, verdict=verdict_of(own), reason=own.reason)
@@ -358,8 +374,8 @@ def _expectations(
 ) -> Sequence[tuple[TokenReference, Generated | None, str]] | str:
     """Return the expected ids of a state.
 
-    Each entry has a name, and the answer from which the ids come. Return the reason as a string if the ids are not
-    known.
+    Each entry contains the ids, the answer that the ids come from (if any), and a name. If the ids are unknown, return
+    the reason as a string.
     """
     found: list[tuple[TokenReference, Generated | None, str]] = []
     if state.reference is not None:

@@ -1,1 +1,1 @@
-"""References of gates: how they are recorded, and when a new reference is admissible."""
+"""Record the references of gates, and decide whether a new reference is admissible."""

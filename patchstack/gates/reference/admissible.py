@@ -35,9 +35,9 @@ Judged = tuple[Gate, Judgement]
 
 
 def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequence[Judged], runner: Observer) -> str:
-    """Return the evidence that the model is still the same, for every replaced reference, as text.
+    """Return the evidence, as text, that the model is still the same for every replaced reference.
 
-    Raises `NotHeldError` with the reasons if a reference has no evidence.
+    Raises `NotHeldError` with the reasons if evidence is missing for a reference.
     """
     runner = runner.within(replace(runner.context, gpu=gate[0].gpu))
     shows: list[str] = []

@@ -1,15 +1,15 @@
 """Check by KL divergence whether the model is still the same after a transcript changed.
 
-If additions run in a different order, the same model produces a different text. So a gate that compares transcripts may
-define how to measure the model if a transcript changed:
+The same model may produce a different text if additions run in a different order. So a gate that compares transcripts
+may define how to measure the model if a transcript changed:
 
     kl: {text: corpus.txt, context: 512, chunks: 20, build: 4b77161d29e1}
 
-Both sides run the gate's model, with the path and the switches of the changed state. The base is run by the build of
-the reference. This is `build` (written by `gate record`), or the accepted prefix in `accept`. It must give the
-reference's transcript, otherwise it cannot be the base. A state that differs from another state is measured against the
-other state, on the same build. If `base` names a model and no build is set, the base is this model. The result is then
-information, not evidence. The verdict of the gate does not change.
+Both sides run the gate's model, with the path and the switches of the changed state. The build of the reference runs
+the base. In `accept`, this is the build of the accepted prefix, otherwise `build` (written by `gate record`). A build
+that does not give the reference's transcript cannot run the base. A state that differs from another state is measured
+against the other state, on the same build. If `base` names a model and no build is set, the base is this model, and the
+result does not count as evidence. The verdict of the gate does not change.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ NO_BASE = "there is no build to compare with: kl: has no build, which gate recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """How to measure a model: text, shape, limits and arguments as in the gate `kl`. The environments come from the
-    states. `build` runs the base. `base` is the model of the base, if it is a different model."""
+    """How to measure a model.
+
+    `kl` contains the text, the shape, the limits and the arguments. The environments come from the states. `build` runs
+    the base. `base` is the model of the base, if it is a different model.
+    """
 
     kl: kl.KlSettings
     build: str | None = None
@@ -46,9 +49,11 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A state whose transcript changed, with its complete environment. It was compared with the state `other`, or with
-    its reference. If the state was compared with its reference, `gives` returns why a build does not produce the
-    reference. `gives` returns None if the build produces it."""
+    """A state whose transcript changed, with its complete environment.
+
+    The state was compared with the state `other`, or with its reference. If it was compared with its reference, `gives`
+    returns why a build does not produce the reference, or None if the build produces it.
+    """
 
     state: str
     env: Environment
@@ -59,8 +64,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The measurement of a changed state. `against` describes the base. `counts` is true if the base is from the
-    reference's build. Only then does a PASS mean that the model is unchanged."""
+    """The measurement of a changed state.
+
+    `against` describes the base. `counts` is true if the build of the reference ran the base. Only then does a PASS
+    mean that the model is unchanged.
+    """
 
     state: str
     against: str
@@ -90,20 +98,25 @@ BUILD = Setting[str | None](
     help="The build of the reference; `gate record` writes it.",
 )
 BASE = replace(
-    kl.BASE, required=False, on_command_line=False, help="A model to compare with, if no build is named: no evidence."
+    kl.BASE,
+    required=False,
+    on_command_line=False,
+    help="A model to compare with if no build is named. The result is not evidence.",
 )
 MEASURED = Setting[Values | None](
     name="kl",
     form=Group(settings=(kl.TEXT, kl.CONTEXT, *kl.SHAPE, kl.ARGS, *kl.LIMITS, BUILD, BASE)),
     default=None,
     on_command_line=False,
-    help="How the model is measured if the transcript changed.",
+    help="How to measure the model if the transcript changed.",
 )
 
 
 def measure_of(values: Values, prompting: Prompting) -> Measure | None:
-    """Return the measurement from a gate's setting `kl`: the settings of the kind `kl`, without models and
-    environments."""
+    """Return the measurement from a gate's setting `kl`.
+
+    `kl` contains the settings of the kind `kl`, without models and environments.
+    """
     own = values[MEASURED]
     if own is None:
         return None
@@ -119,7 +132,7 @@ def measure_of(values: Values, prompting: Prompting) -> Measure | None:
 
 
 def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> tuple[Evidence, ...]:
-    """Measure every changed state. The result of a state is INVALID if something is missing."""
+    """Measure every changed state. The result of a state is INVALID if its measurement cannot be made."""
     found = []
     for one in changed:
         try:
@@ -132,7 +145,7 @@ def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> 
 
 
 def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
-    """Return a judgement with the measurements added. Its verdict does not change."""
+    """Add measurements to a judgement. The verdict does not change."""
     if not found:
         return judgement
     told = [
@@ -166,7 +179,7 @@ def still_the_same(judgement: Judgement) -> bool:
 
 
 def as_environment(*parts: Environment) -> Environment:
-    """Merge environments. Later ones override earlier ones."""
+    """Merge environments. Later values override earlier values."""
     return tuple(sorted(merged(*parts).items()))
 
 

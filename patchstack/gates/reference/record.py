@@ -1,6 +1,6 @@
 """Record the output of a gate as its new reference.
 
-The reason is added as a comment in `patchstack.yaml`.
+The reason for the new reference is added as a comment in `patchstack.yaml`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ _SHORT = 12  # the number of hex digits of a build's key in the output
 class RecordedReference:
     """A reference in a gate's entry.
 
-    It has the keys of the path to the value, the old value, and the new value. `old` is None if there was no value. If
-    the entry names a file of token ids instead, `file` is this file (next to the workspace file), and `ids` are its new
-    content.
+    `keys` is the path to the value in the entry. `old` is None if there was no value. If the entry names a file of
+    token ids instead, `file` is this file (next to the workspace file), and `ids` is its new content.
     """
 
     keys: tuple[str, ...]
@@ -51,12 +50,13 @@ def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]
         case "backend-ops":
             found = _cases(details)
         case _:
-            raise SettingsRefused(
-                f"a gate of kind {kind} has no reference to record", hint="its thresholds are its settings"
-            )
+            raise SettingsRefused(f"a gate of kind {kind} has no reference to record", hint="edit its settings instead")
     kept = tuple(one for one in found if one is not None)
     if not kept:
-        raise NothingToRecord(f"nothing to record: {judgement.reason}", hint="a reference needs a complete answer")
+        raise NothingToRecord(
+            f"nothing to record: {judgement.reason}",
+            hint="after the gate gives a complete answer, run patchstack gate record again",
+        )
     return kept
 
 
@@ -72,8 +72,11 @@ def state_of(reference: RecordedReference) -> str:
 
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
-    """Return the entry for the build that the next change is measured against. For a gate with `kl`, it is the current
-    build. Return None for a gate without `kl`, and for programs that do not belong to a stored build."""
+    """Return the entry that names the build for the next KL measurement.
+
+    For a gate with `kl`, this is the current build. Return None for a gate without `kl`, and for programs that do not
+    belong to a stored build.
+    """
     if (
         build is None
         or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
@@ -84,7 +87,9 @@ def base_of(settings: object, build: str | None) -> RecordedReference | None:
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[RecordedReference], note: str) -> None:
-    """Write references into a workspace file, with a note as a comment after each. Nothing else in the file changes.
+    """Write references into a workspace file, and add a note as a comment after each reference.
+
+    Nothing else in the file changes.
 
     Raises `ConfigError` if the gate is no longer in the file.
     """
@@ -98,7 +103,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
         entry = next(one for one in document["suites"][suite]["gates"] if one["name"] == gate)
     except (KeyError, TypeError, StopIteration) as error:
         raise SettingsUnusable(f"{path} has no gate {gate} in suite {suite}") from error
-    entry.fa.set_block_style()  # a comment ends at the end of its line
+    entry.fa.set_block_style()  # in flow style, the comment would hide the rest of the entry
     for one in found:
         if one.file is not None:
             replace_file(path.parent / one.file, f"{json.dumps(list(one.ids))}\n".encode())
@@ -110,7 +115,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
             node = node[key]
             node.fa.set_block_style()
         node[one.keys[-1]] = one.new
-        if one.keys[0] != "kl":  # write the reason next to the reference itself
+        if one.keys[0] != "kl":  # the note is about the reference, not about the build
             node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
     out = StringIO()
     yaml = YAML()
@@ -129,8 +134,10 @@ def _indented(text: str) -> bool:
 
 
 def _transcript(state: Mapping[str, Any]) -> RecordedReference | None:
-    """Return the reference for the transcript of a state. Return None for a state that is only compared with another
-    state."""
+    """Return the reference for the transcript of a state.
+
+    Return None if the state has no transcript, or is only compared with another state.
+    """
     if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
         return None
     old = state["expected"]

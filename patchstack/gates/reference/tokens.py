@@ -1,4 +1,4 @@
-"""References of token ids, in `patchstack.yaml` and in files next to it."""
+"""Read references of token ids from `patchstack.yaml` and from files next to it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class TokenReference:
 
 
 def reference_of(value: object) -> TokenReference | str:
-    """Parse a reference, which is a list of ids or the digest of such a list. If the reference is invalid, return the
-    problem as text."""
+    """Parse a reference, which is a list of ids or the digest of such a list.
+
+    If the reference is invalid, return the problem as text.
+    """
     if isinstance(value, str):
         right = len(value) == 64 and set(value) <= set("0123456789abcdef")
         return (
@@ -32,26 +34,31 @@ def reference_of(value: object) -> TokenReference | str:
             else "neither 64 lower-case hexadecimal digits nor a list of token ids"
         )
     if not isinstance(value, list) or not value or not all(type(one) is int and one >= 0 for one in value):
-        return "no list of token ids"
+        return "not a list of token ids"
     ids = tuple(int(one) for one in value)
     return TokenReference(sha256=digest_of_ids(ids), ids=ids)
 
 
 def reference_in(path: Path) -> TokenReference | str:
-    """Read a reference from a file that contains a JSON list of ids. If the file is invalid, return the problem as
-    text."""
+    """Read a reference from a file that contains a JSON list of ids.
+
+    If the file is invalid, return the problem as text.
+    """
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         return f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not JSON'}"
-    found = reference_of(value) if isinstance(value, list) else "no list of token ids"
+    found = reference_of(value) if isinstance(value, list) else "not a list of token ids"
     return found if isinstance(found, TokenReference) else f"{path}: {found}"
 
 
 def combined(given: TokenReference | None, filed: TokenReference | None) -> TokenReference | str | None:
-    """Combine a digest and a file into one reference. If they do not match, return the problem as text."""
+    """Combine the reference from `expect` with the reference from a file.
+
+    If they do not match, return the problem as text.
+    """
     if given is not None and filed is not None and given.sha256 != filed.sha256:
-        return f"the ids of the file are not those of the digest: theirs is {filed.sha256}"
+        return f"the ids of the file do not match expect: their digest is {filed.sha256}"
     return filed or given
 
 
@@ -88,7 +95,7 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class IdsFile:
-    """A file of token ids. It is next to the workspace file, or is named on the command line."""
+    """A file of token ids, next to the workspace file or named on the command line."""
 
     written: str = "a file next to the workspace file: a JSON list"
     option: Any = Path
@@ -114,10 +121,10 @@ EXPECT = Setting[TokenReference | None](
     form=TokenIds(),
     default=None,
     metavar="IDS",
-    help="The token ids, 12,7,99, or the SHA-256 of them.",
+    help="The token ids, such as 12,7,99, or their SHA-256.",
 )
 EXPECT_FILE = Setting[Filed | None](
-    name="expect_file", form=IdsFile(), default=None, metavar="FILE", help="The token ids: a JSON list."
+    name="expect_file", form=IdsFile(), default=None, metavar="FILE", help="A file with the token ids as a JSON list."
 )
 
 

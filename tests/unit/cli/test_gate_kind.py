@@ -68,7 +68,7 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
         (("--sentinel", "none"), "--sentinel: none: without a sentinel, the transcript may be incomplete"),
         (("--sentinel", "("), "--sentinel: '(' is not a regular expression"),
         (("--switch", "S=1", "--env", "S=1"), "a run would be compared with itself"),
-        (("--parallel", "1"), "--parallel: one request is not parallel"),
+        (("--parallel", "1"), "--parallel: 1 request is not concurrent"),
     ],
 )
 def test_completion_refuses_what_proves_nothing(

@@ -374,9 +374,9 @@ def test_settings_are_read(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("op: ADD", "backend is missing"),
-        ("backend: CPU", "op names the operator"),
-        ("backend: CPU\nop: ADD\nops: [ADD]", "op names the operator"),
-        ("backend: CPU\nops: []", "op names the operator"),
+        ("backend: CPU", "give either op (one operator) or ops"),
+        ("backend: CPU\nop: ADD\nops: [ADD]", "give either op (one operator) or ops"),
+        ("backend: CPU\nops: []", "give either op (one operator) or ops"),
         ("backend: CPU\nop: ADD,MUL", "is several operators"),
         ("backend: CPU\nop: ADD\nexpect: 0", "must be from 1 to "),
         ("backend: CPU\nop: ADD\ncases: {file: none}", "cannot be read"),

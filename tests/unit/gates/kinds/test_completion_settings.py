@@ -29,9 +29,12 @@ OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"
     [
         ((), "there are none"),
         ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
-        ((replace(ON, same_as="on"),), "same_as is itself"),
-        ((OFF, replace(ON, env=())), "has the environment of off: a run would be compared with itself"),
-        ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which itself has same_as: name off"),
+        ((replace(ON, same_as="on"),), "same_as names the state itself"),
+        ((OFF, replace(ON, env=())), "has the same environment as off, so a run would be compared with itself"),
+        (
+            (OFF, ON, TranscriptState(name="x", same_as="on")),
+            "same_as names on, which also has same_as; name off instead",
+        ),
         ((TranscriptState(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of an empty text"),
         ((TranscriptState(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of an empty text"),
         ((TranscriptState(expect="12"),), "is not a digest"),
@@ -127,13 +130,13 @@ tries: 3
         ("model: tiny\nprompt: x\nargs: ['{model:other}']\n", "3: args: there is no model 'other'"),
         ("model: tiny\nprompt: x\nsentinel: '['\n", "3: sentinel: '[' is not a regular expression"),
         ("model: tiny\nprompt: x\nexpect: d41d8cd98f00b204e9800998ecf8427e\n", "3: expect: d41d8cd98f00b204e98"),
-        ("model: tiny\nprompt: x\nstates: {}\n", "3: states: there are none: nothing would be checked"),
+        ("model: tiny\nprompt: x\nstates: {}\n", "3: states: the list is empty, so nothing would be checked"),
         ("model: tiny\nprompt: x\nstates: {a: {exp: b}}\n", "3: states.a.exp: unknown key"),
         ("model: tiny\nprompt: x\nexpect: " + "a" * 32 + "\nstates: {a: {}}\n", "each state has its own expect"),
-        ("model: tiny\nprompt: x\nparallel: 1\n", "3: parallel: one request is not parallel"),
+        ("model: tiny\nprompt: x\nparallel: 1\n", "3: parallel: 1 request is not concurrent"),
         (
             "model: tiny\nprompt: x\nparallel: 2\nexpect: " + "a" * 32,
-            "3: parallel: concurrent requests are compared with a single one",
+            "3: parallel: concurrent requests have no reference",
         ),
     ],
 )

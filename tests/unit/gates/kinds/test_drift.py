@@ -32,7 +32,7 @@ def test_settings_of_drift_are_read(tmp_path: Path) -> None:
     assert (problems, spec.contexts) == ([], (512, 1024))
     for wrong, told in (
         ("contexts: []", "not a list of whole numbers"),
-        ("contexts: [1024, 512]", "do not ascend"),
+        ("contexts: [1024, 512]", "are not in ascending order"),
         ("contexts: [300]", "multiple"),
         ("context: 512", "perhaps you meant contexts"),
     ):

@@ -93,7 +93,7 @@ def test_a_switch_may_be_another_value_instead_of_none(tmp_path: Path) -> None:
     [
         (replace(SPEC, off=SPEC.on), "nothing is switched"),
         (replace(SPEC, on=()), "nothing is switched"),
-        (replace(SPEC, program=replace(SPEC.program, sentinel=None)), "sentinel is missing, and none is known of tool"),
+        (replace(SPEC, program=replace(SPEC.program, sentinel=None)), "sentinel is missing, and tool has no default"),
         (replace(SPEC, where="file:../x"), "is none of stderr, stdout, output and file:NAME"),
         (replace(SPEC, where="both"), "is none of stderr, stdout, output and file:NAME"),
     ],

@@ -131,11 +131,11 @@ def test_settings_are_read(tmp_path: Path) -> None:
         ("base: a\nmodel: a\ntext: t.txt\nmean: .nan", "not a number above 0"),
         ("base: a\nmodel: a\ntext: t.txt\nsame_top: 101", "up to 100"),
         ("base: a\nmodel: a\ntext: t.txt\ncalibrate: yes please", "not a number"),
-        ("base: a\nmodel: a\ntext: t.txt\nargs: [-c, '64']", "-c: the gate sets it"),
+        ("base: a\nmodel: a\ntext: t.txt\nargs: [-c, '64']", "the gate itself sets -c"),
         ("base: a\nmodel: a\ntext: t.txt\nchunk: 3", "perhaps you meant chunks"),
         (
             "base: a\nmodel: a\ntext: t.txt",
-            "nothing differs between base and model: a run would be compared with itself",
+            "base and model do not differ, so a run would be compared with itself",
         ),
         ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}", "one of model:, base_env:, base_build: makes them differ"),
         ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}\nbase_env: {A: '1'}", "nothing differs"),

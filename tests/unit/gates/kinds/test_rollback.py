@@ -239,11 +239,14 @@ def test_a_model_that_drafts_makes_it_check_speculation_too(tmp_path: Path) -> N
     ("text", "complaint"),
     [
         ("checks: [speculate]", "checks: 'speculate' is none of program, speculative, reuse"),
-        ("checks: []", "checks: the list is empty: nothing would be checked"),
-        ("checks: [speculative]\nprompt: Hello", "with what? speculative: the server's arguments, or draft: a model"),
+        ("checks: []", "checks: the list is empty, so nothing would be checked"),
+        (
+            "checks: [speculative]\nprompt: Hello",
+            "the check needs speculative (arguments of the server) or draft (a model)",
+        ),
         ("checks: [reuse]", "prompt is missing"),
         ("draft: big\nprompt: Hello", "draft: there is no model 'big'"),
-        ("speculative: [--port, '80']\nprompt: Hello", "speculative: --port is the gate's own"),
+        ("speculative: [--port, '80']\nprompt: Hello", "speculative: --port is set by the gate"),
         ("program: ../evil", "program: '../evil' is a path"),
         ("says: '('", "says: '(' is not a regular expression"),
         ("sais: x", "sais: unknown key, perhaps you meant says"),

@@ -138,7 +138,7 @@ def test_an_entry_is_read_as_it_is_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ("on: {S: 1}\n", "expect is missing: what the traces must show with the switch on"),
+        ("on: {S: 1}\n", "expect is missing; it defines what the traces must show with the switch on"),
         ("on: {S: 1}\nexpect: []\n", "expect is missing"),
         ("on: {S: 1}\nexpect: [mmq]\n", "expect: 'mmq' is not an expectation: 'mmq' is not key=value"),
         ("on: {S: 1}\noff: {S: 1}\nexpect: [route=mmq]\n", "nothing is switched"),
@@ -153,4 +153,4 @@ def test_settings_that_prove_nothing_are_refused(entry: str, problem: str, tmp_p
 
 def test_a_program_without_a_last_line_is_refused() -> None:
     (found,) = settings_problems(replace(SPEC, program=replace(SPEC.program, sentinel=None)))
-    assert "sentinel is missing, and none is known of tool" in found[1]
+    assert "sentinel is missing, and tool has no default" in found[1]

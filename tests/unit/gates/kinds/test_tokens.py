@@ -181,18 +181,18 @@ def test_a_reference_is_read_from_a_file_beside_the_workspace(tmp_path: Path) ->
     ("text", "complaint"),
     [
         ("expect: abc", "expect: neither 64 lower-case hexadecimal digits nor a list of token ids"),
-        ("expect: []", "expect: no list of token ids"),
-        ("expect: [1, -2]", "expect: no list of token ids"),
+        ("expect: []", "expect: not a list of token ids"),
+        ("expect: [1, -2]", "expect: not a list of token ids"),
         ("expect_file: nowhere.json", "No such file"),
         ("expect_file: 7", "expect_file: not the name of a file"),
         ("expect_file: patchstack.yaml", "not JSON"),
         ("margin: 1", "margin: '1' is not a difference in probability"),
         ("margin: .nan", "margin: 'nan' is not a difference in probability"),
-        ("repeats: 0", "repeats: must be from 1 to 16, not 0"),
-        ("args: [-np, '4']", "args: -np is the gate's own"),
-        ("args: [--port=80]", "args: --port=80 is the gate's own"),
-        ("tokens: 2\nexpect: [1, 2, 3]", "2 are asked for, and the reference has 3"),
-        ("states: {}", "there is no state: nothing would be checked"),
+        ("repeats: 0", "repeats: 0 is not from 1 to 16"),
+        ("args: [-np, '4']", "args: -np is set by the gate"),
+        ("args: [--port=80]", "args: --port=80 is set by the gate"),
+        ("tokens: 2\nexpect: [1, 2, 3]", "2 tokens are requested, but the reference has 3"),
+        ("states: {}", "the list is empty, so nothing would be checked"),
         ("states: {on: {same_as: off}}", "on: there is no other state 'off'"),
         ("states: {on: {same_as: 'plain'}, plain: {}}", "on and plain have the same environment"),
         ("expect: [1]\nstates: {on: {expect: [1]}}", "each state has its own expect"),
@@ -211,4 +211,4 @@ def test_a_file_that_is_not_of_the_digest_is_complained_about(tmp_path: Path) ->
     _, problems = settings(f"expect: {digest_of_ids(IDS)}\nexpect_file: ids.json", tmp_path)
 
     assert len(problems) == 1
-    assert "the ids of the file are not those of the digest" in problems[0]
+    assert "the ids of the file do not match expect" in problems[0]
