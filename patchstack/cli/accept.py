@@ -45,21 +45,25 @@ def _refuse(benchmark: list[Path] | None) -> list[Path] | None:
     """Raise `UsageError` for the removed option."""
     if benchmark:
         raise BadValue(
-            "--benchmark is no longer an option: a file that says PASS proves nothing",
-            hint="accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml, then patchstack bench ab",
+            "--benchmark was removed: a file that says PASS proves nothing",
+            hint="set accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml; run patchstack bench ab",
         )
     return benchmark
 
 
 def accept_command(
     ref: RefArgument,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why it is worth having; kept in the ledger.")] = "",
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why the change is worth having; stored in the ledger.")
+    ] = "",
     series: SeriesOption = None,
     variant: Annotated[
         str | None,
         typer.Option(metavar="NAME", autocompletion=complete_variant, help="The variant [default: the series']."),
     ] = None,
-    arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture instead.")] = None,
+    arch: Annotated[
+        str | None, typer.Option(metavar="ARCH", help="The CUDA architecture, instead of a variant.")
+    ] = None,
     suite: Annotated[
         str | None,
         typer.Option(metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
@@ -67,19 +71,20 @@ def accept_command(
     without_gates: Annotated[bool, typer.Option("--without-gates", help="Run no gates.")] = False,
     benchmark: Annotated[list[Path] | None, typer.Option(metavar="FILE", hidden=True, callback=_refuse)] = None,
     unproven: Annotated[
-        list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
+        list[str] | None, typer.Option(metavar="PROOF", help="Accept this proof even if it is INVALID. Repeatable.")
     ] = None,
     switch_unproven: Annotated[
-        str | None, typer.Option(metavar="REASON", help="Why a switch may come without a gate that proves it.")
+        str | None,
+        typer.Option(metavar="REASON", help="Why a switch is accepted without a gate that proves its effect."),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Observe everything again, even known observations.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat all observations, even if they are stored.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     sign: Annotated[
-        Path | None, typer.Option(metavar="KEY", help="Sign the decision with this key file of ssh-keygen.")
+        Path | None, typer.Option(metavar="KEY", help="Sign the decision with this private key (see ssh-keygen).")
     ] = None,
     signers: SignersOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done, and what is known.")
+        bool, typer.Option("--dry-run", help="Only print what would be done, and what is already recorded.")
     ] = False,
     engine: EngineOption = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
@@ -88,7 +93,10 @@ def accept_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Accept a commit of the fork: check everything, write the decision, and export the series. It can be run again."""
+    """Accept a commit of the fork: check everything, write the decision, and export the series.
+
+    The command can be run again.
+    """
     from patchstack.builds.inputs.plan import Request
     from patchstack.evidence.ledger import Ledger
     from patchstack.verdict import exit_code
@@ -118,13 +126,12 @@ def accept_command(
 def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:
     """Check that signing is possible, and lock the workspace for this command.
 
-    This is done before anything is built. Raises `UsageError` if the key does not exist, and `MissingError` if
-    ssh-keygen is not installed.
+    Raises `UsageError` if the key does not exist, and `MissingError` if ssh-keygen is not installed.
     """
     if key is not None and not key.is_file():
-        raise SigningRefused(f"key {key} does not exist", hint="ssh-keygen -t ed25519 -f KEY creates it")
+        raise SigningRefused(f"key {key} does not exist", hint="create it: ssh-keygen -t ed25519 -f KEY")
     if key is not None and shutil.which("ssh-keygen") is None:
-        raise ProgramMissing("--sign needs ssh-keygen, which is not installed here", hint="install OpenSSH's client")
+        raise ProgramMissing("--sign needs ssh-keygen, which is not installed here", hint="install openssh-client")
     if not dry_run:
         work_alone(workspace, f"patchstack accept {ref}")
 
@@ -180,7 +187,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """Return the records of the decisions that allowed signers signed. Return None if `signers` is None."""
+    """Return the records of the decisions that allowed signers signed, or None if `signers` is None."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 
@@ -199,7 +206,7 @@ def _sign(decision: Decision | None, ledger: Ledger, key: Path | None) -> None:
 
 
 def _warn(way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger) -> None:
-    """Print warnings early: before the expensive builds, and before the decision, which is permanent."""
+    """Print warnings before the builds, which are expensive, and before the decision, which is permanent."""
     from patchstack.report.ledger import likeness_line
     from patchstack.workflow.candidate.acceptance import warnings
 
@@ -220,7 +227,7 @@ def _plan(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
 
 @contextlib.contextmanager
 def _steps() -> Iterator[Callable[[AcceptStep, float], None]]:
-    """Yield a function that prints every finished step. At the end, print the step that took the most time."""
+    """Yield a function that prints a finished step. At the end, print the step that took the most time."""
     from patchstack.workflow.candidate.accept import step_line
 
     taken: list[tuple[str, float]] = []

@@ -35,16 +35,21 @@ def apply_command(
             "--at",
             metavar="N",
             autocompletion=complete_number,
-            help="Stop after the patch with this number, or this name (0: at the pin).",
+            help="Stop after the patch with this number or name (0: at the pin).",
         ),
     ] = None,
     strip: StripOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check whether it applies; write nothing.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Finish the writes of a killed run.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check whether the series applies; write nothing.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish the writes of an interrupted run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.apply/1 document.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Apply a series to a source directory or a work tree, strictly, all patches or none. The index does not change."""
+    """Apply a series strictly to a source directory or a work tree.
+
+    Either all patches are applied or none. The git index does not change.
+    """
     from patchstack.series.mirror.apply_to_directory import materialize
 
     *names, last = words

@@ -38,11 +38,14 @@ def bisect_command(
         typer.Argument(metavar="SERIES", autocompletion=complete_series, help="The series [default: the only one]."),
     ] = None,
     run: Annotated[
-        str, typer.Option("--run", metavar="CMD", help="The command: exit 0 is good, 125 skips, 128 and above ends it.")
+        str,
+        typer.Option(
+            "--run", metavar="CMD", help="The command. Exit status 0 is good, 125 skips, 128 and above ends the search."
+        ),
     ] = "",
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="REF", help="Search upstream's commits up to REF, with the series on top."),
+        typer.Option("--to", metavar="REF", help="Search the upstream commits up to REF, with the series on top."),
     ] = None,
     good: Annotated[
         str | None,
@@ -60,18 +63,20 @@ def bisect_command(
             help="The first known bad patch, by number or name [default: the last].",
         ),
     ] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Try both sides of the answer again.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Run the command again on both sides of the answer.")
+    ] = False,
     build: Annotated[
         str | None,
         typer.Option(
             "--build",
             metavar="VARIANT",
             autocompletion=complete_variant,
-            help="Build each for a variant; PATCHSTACK_BIN has the binaries.",
+            help="Build each tree for a variant. PATCHSTACK_BIN is the directory of the binaries.",
         ),
     ] = None,
     engine: EngineOption = None,
-    time: Annotated[str | None, typer.Option(metavar="TIME", help="How long one run may take: 90s, 30m, 4h.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="TIME", help="The time limit of one run: 90s, 30m, 4h.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.bisect/1 document.")] = False,
     patches: PatchesOption = None,
     upstream: UpstreamOption = None,
@@ -79,14 +84,17 @@ def bisect_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Find the first patch that makes a command fail, or the first upstream commit with the series on top. The command
-    runs in a directory with the tree, without a shell."""
+    """Find the first patch that makes a command fail.
+
+    With --to, find the first upstream commit that makes the command fail with the series on top. The command runs
+    without a shell, in a directory that contains the tree.
+    """
     from patchstack.workflow.bisect.bisect import bisect
     from patchstack.workflow.bisect.points import row_of
 
     command = _words(run)
     if to is not None and (good is not None or bad is not None):
-        raise OptionConflict("--good and --bad are patches: they cannot be combined with --to")
+        raise OptionConflict("--good and --bad name patches, so they cannot be combined with --to")
     configs = chosen_series([series] if series else [], workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
         raise AmbiguousName("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
@@ -115,7 +123,9 @@ def _words(text: str) -> list[str]:
     except ValueError as error:
         raise BadValue(f"--run {text}: {error}") from error
     if not words:
-        raise BadValue("--run CMD is missing", hint="--run 'make test', for example: it exits with 0 on success")
+        raise BadValue(
+            "--run CMD is missing", hint="give a command that exits with 0 on success, for example: --run 'make test'"
+        )
     return words
 
 
@@ -126,7 +136,7 @@ def _seconds(text: str | None) -> float:
         return 24 * 3600.0
     seconds = parse_time(text)
     if not seconds:
-        raise BadValue(f"--time {text} is not a time", hint="--time 90s, 30m or 4h")
+        raise BadValue(f"--time {text} is not a time", hint="give a time such as 90s, 30m or 4h")
     return seconds
 
 

@@ -48,9 +48,11 @@ def build_command(
     arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture, for example 121.")] = None,
     variant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", autocompletion=complete_variant, help="The variant, instead of --arch."),
+        typer.Option(metavar="NAME", autocompletion=complete_variant, help="The variant to build, instead of --arch."),
     ] = None,
-    platform: Annotated[str | None, typer.Option(metavar="OS/ARCH", help="linux/amd64 or linux/arm64.")] = None,
+    platform: Annotated[
+        str | None, typer.Option(metavar="OS/ARCH", help="The platform: linux/amd64 or linux/arm64.")
+    ] = None,
     define: Annotated[
         list[str] | None,
         typer.Option(metavar="K=V", help="A definition for CMake. Repeatable."),
@@ -61,17 +63,19 @@ def build_command(
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="What to build, instead of the variant's. Repeatable."),
+        typer.Option(metavar="NAME", help="A target to build, instead of the variant's targets. Repeatable."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
             metavar="N",
             autocompletion=complete_number,
-            help="Only the patches up to the one with this number, or this name (0: the pin alone).",
+            help="Stop after the patch with this number or name (0: at the pin).",
         ),
     ] = None,
-    source: Annotated[Path | None, typer.Option(metavar="DIR", help="A source tree, instead of a series.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A source tree to build, instead of a series.")
+    ] = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
     toolkit: Annotated[
         str | None,
@@ -82,12 +86,12 @@ def build_command(
         int | None, typer.Option(metavar="N", min=1, help="The number of files to compile at once.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="The memory for the build, for example 16GiB.")
+        str | None, typer.Option(metavar="SIZE", help="The memory limit of the build, for example 16GiB.")
     ] = None,
     cpus: Annotated[
         float | None, typer.Option(metavar="N", min=0.1, help="The number of processors for the build.")
     ] = None,
-    time: Annotated[str | None, typer.Option(metavar="TIME", help="How long it may take: 90s, 30m, 4h.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="TIME", help="The time limit of the build: 90s, 30m, 4h.")] = None,
     ccache: Annotated[
         bool | None,
         typer.Option("--ccache/--no-ccache", help="Use ccache [default: if it is installed].", show_default=False),
@@ -99,16 +103,16 @@ def build_command(
     shell: Annotated[bool, typer.Option("--shell", help="Open a shell in the build environment.")] = False,
     unproven: Annotated[
         list[str] | None,
-        typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable."),
+        typer.Option(metavar="PROOF", help="Accept this proof even if it is INVALID. Repeatable."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Also copy the binaries to DIR."),
+        typer.Option("--output", "-o", metavar="DIR", help="Copy the binaries to DIR."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the stored builds.")] = False,
     gc: Annotated[bool, typer.Option("--gc", help="Remove builds that were not used for 30 days.")] = False,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="With --gc: the number of days.")
+        float | None, typer.Option(metavar="DAYS", min=0, help="With --gc: the number of days, instead of 30.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.build/1 document.")] = False,
     patches: PatchesOption = None,
@@ -118,7 +122,10 @@ def build_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Build pin + series for a GPU, in a container, and prove the binaries. The same inputs are built only once."""
+    """Build pin + series for a GPU, in a container, and prove the binaries.
+
+    The same inputs are built only once.
+    """
     from patchstack.builds.inputs.plan import Request, parse_definitions
     from patchstack.workflow.build import BuildOrder, check_proofs
 
@@ -149,13 +156,15 @@ def build_command(
 def _source(
     directory: Path | None, given: Mapping[str, Any], workspace: Path | None, *, offline: bool
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the requested tree: a directory, or a series. `given` maps the names of the options for a series to their
-    values."""
+    """Return the requested tree: a directory, or a series.
+
+    `given` maps the names of the options for a series to their values.
+    """
     from patchstack.workflow.build import source_of
 
     clash = [name for name, value in given.items() if value is not None]
     if directory is not None and clash:
-        raise OptionConflict(f"--source is a whole tree: leave out {', '.join(clash)}")
+        raise OptionConflict(f"--source cannot be combined with {', '.join(clash)}")
     cache = open_cache(offline=offline)
     if directory is not None:
         return source_of(directory, (), cache, None)
@@ -181,7 +190,7 @@ def _build(
     shell: bool,
     json: bool,
 ) -> Exit:
-    """Build with the progress on this terminal and report the result, or open the shell."""
+    """Build and report the result, or open the shell. The progress is shown on this terminal."""
     from patchstack.report.build import BuildScreen, options_lines
     from patchstack.workflow.build import build_order, open_build_shell
 
@@ -193,7 +202,7 @@ def _build(
 
             def ready(session: Session) -> None:
                 screen.close()
-                talk(f"the tree is in {session.layout.source}; leave the shell to clear up")
+                talk(f"the tree is in {session.layout.source}; leave the shell to remove the container")
 
             open_build_shell(order, inputs, screen, ready=ready)
             return Exit.HOLDS
@@ -253,7 +262,7 @@ def _size(text: str | None) -> int | None:
         return None
     size = parse_size(text)
     if not size:
-        raise BadValue(f"--memory {text} is not a size", hint="--memory 16GiB, for example")
+        raise BadValue(f"--memory {text} is not a size", hint="give a size such as 16GiB")
     return size
 
 
@@ -264,5 +273,5 @@ def _time(text: str | None) -> float | None:
         return None
     seconds = parse_time(text)
     if not seconds:
-        raise BadValue(f"--time {text} is not a time", hint="--time 90s, 30m or 4h")
+        raise BadValue(f"--time {text} is not a time", hint="give a time such as 90s, 30m or 4h")
     return seconds

@@ -41,14 +41,14 @@ def canary_command(
         bool, typer.Option("--blame", help="Find the first upstream commit that breaks each patch.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Blame by a chain of strict git apply, not by three-way merges.")
+        bool, typer.Option("--strict", help="Find the blamed commits with strict git apply, not with three-way merges.")
     ] = False,
     forecast: Annotated[
         bool,
-        typer.Option("--forecast", help="Also show the patches that upstream is likely to break next, as a heat map."),
+        typer.Option("--forecast", help="Also show a heat map of the patches that upstream is likely to break next."),
     ] = False,
     days: Annotated[
-        int, typer.Option("--days", metavar="N", help="Days of upstream's past to use for the forecast.")
+        int, typer.Option("--days", metavar="N", help="The number of past days of upstream that the forecast uses.")
     ] = 90,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Write the forecast's heat map to FILE as SVG.")
@@ -56,14 +56,12 @@ def canary_command(
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html", metavar="FILE", help="Write a page with a picture: every patch at every upstream commit."
+            "--html", metavar="FILE", help="Write a page with a plot of every patch at every upstream commit."
         ),
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Skip the search for upstream commits that resemble a patch, or conflict with it."
-        ),
+        typer.Option("--quick", help="Skip the search for upstream commits that resemble a patch or conflict with it."),
     ] = False,
     patches: PatchesOption = None,
     upstream: UpstreamOption = None,
@@ -75,8 +73,10 @@ def canary_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Check whether the series applies to a newer upstream, and whether its checks hold there. Every patch is tried
-    strictly and three-way, in memory, and the causes are shown."""
+    """Check whether the series applies to a newer upstream, and whether its checks hold there.
+
+    Every patch is tried in memory, strictly and with a three-way merge. The causes of conflicts are shown.
+    """
     from patchstack.upstream.canary.canary import Question
     from patchstack.workflow.canary import look_ahead
 
@@ -98,15 +98,15 @@ def canary_command(
 def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: bool, days: int) -> None:
     """Raise `UsageError` for options that cannot be combined."""
     if strict and not blame:
-        raise OptionConflict("--strict needs --blame", hint="add --blame; both columns are shown without --strict")
+        raise OptionConflict("--strict needs --blame", hint="add --blame, or omit --strict to see both columns")
     if svg is not None and not forecast:
         raise OptionConflict("--svg needs --forecast", hint="add --forecast")
     if days < 1:
-        raise BadValue(f"--days {days} is not a number of days")
+        raise BadValue(f"--days {days} is not a positive number of days")
 
 
 def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | None]) -> None:
-    """Raise `UsageError` if a picture was requested for several series."""
+    """Raise `UsageError` if a plot was requested for several series."""
     for option, file in pictures.items():
         if file is not None and len(configs) > 1:
             raise OptionConflict(

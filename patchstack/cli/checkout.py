@@ -28,7 +28,7 @@ def checkout_command(
             "--at",
             metavar="N",
             autocompletion=complete_number,
-            help="Stop after the patch with this number, or this name (0: at the pin).",
+            help="Stop after the patch with this number or name (0: at the pin).",
         ),
     ] = None,
     patch: Annotated[
@@ -37,25 +37,32 @@ def checkout_command(
             "--patch",
             metavar="N",
             autocompletion=complete_number,
-            help="Apply only the patch with this number, or this name, to the pin, three-way.",
+            help="Apply only the patch with this number or name to the pin, with a three-way merge.",
         ),
     ] = None,
     worktree_of: Annotated[
         Path | None,
-        typer.Option("--worktree-of", metavar="REPO", help="Make a work tree of this clone, and the branch in it."),
+        typer.Option(
+            "--worktree-of",
+            metavar="REPO",
+            help="Create the branch in this clone, and check it out in a new work tree.",
+        ),
     ] = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="The branch's name [default: the fork's].")
+        str | None,
+        typer.Option("--branch", metavar="NAME", help="The name of the branch [default: the fork's branch]."),
     ] = None,
-    no_files: Annotated[bool, typer.Option("--no-files", help="Make the branch, but write no work tree.")] = False,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Create the branch, but write no files.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Recreate the fork branch, with the same commit ids, from pin + series + lock, in a new repository or in a new
-    work tree of an existing one that has the pin.
+    """Recreate the fork branch from pin + series + lock, with the same commit ids.
 
-    A series without a lock gives the commits that git am would make from its patches; each author is also the
+    The branch is created in a new repository, or in a new work tree of an existing repository that has the pin. A
+    series without a lock gives the commits that git am would create from its patches, but each author is also the
     committer.
+
+
     """
     from patchstack.workflow.checkout import CheckoutOrder, check_out_series
 
@@ -78,10 +85,10 @@ def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None)
     print(f"{config.name}: {where} has branch {made.branch} at {made.head}, {commits} above {pin}")
     if made.left_out:
         files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")
-        talk(f"warning: the contents of {files} are not available: the work tree is sparse, without them")
+        talk(f"warning: the contents of {files} are not available, so the work tree does not contain these files")
     if clone is None:
         place = "the cache" if is_url(config.upstream) else config.upstream
-        talk(f"note: it borrows the objects of {place}; keep that, or run git -C {made.directory} repack -a -d")
+        talk(f"note: it uses the objects of {place}; do not remove them before git -C {made.directory} repack -a -d")
 
 
 def _without_lock(made: CheckedOut, config: SeriesConfig, *, whole: bool) -> None:

@@ -1,4 +1,4 @@
-"""Support for the commands that run checks: options, the engine for the checks, and the table of results."""
+"""Define what the commands that run checks share: options, the engine for the checks, and the table of results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig
 
-ChecksOption = Annotated[bool, typer.Option("--checks", help="Also run the checks of the series on its trees.")]
+ChecksOption = Annotated[bool, typer.Option("--checks", help="Also run the checks of the series.")]
 RecordOption = Annotated[
     str | None,
     typer.Option("--record", metavar="NAME", help="Write the sites of this check into patchstack.yaml; needs --why."),
@@ -35,13 +35,13 @@ def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str 
     if why is not None and name is None:
         raise OptionConflict("--why needs --record", hint="add --record NAME")
     if name is not None and not (why or "").strip():
-        raise OptionConflict("--record needs --why", hint="--why TEXT is stored with the sites")
+        raise OptionConflict("--record needs --why", hint="add --why TEXT, which is stored with the sites")
     if name is not None and policy is not None:
         raise OptionConflict(
-            "--record writes patchstack.yaml, which --policy-from sets aside", hint="record without --policy-from"
+            "--record cannot be combined with --policy-from, which ignores patchstack.yaml", hint="omit --policy-from"
         )
     if name is not None and len(configs) > 1:
-        raise OptionConflict("--record is for one series", hint="name the series whose check it is")
+        raise OptionConflict("--record is for one series", hint="name the series of the check")
 
 
 def engine_of(spec: str | None, workspace: Path | None) -> OpenEngine:
@@ -59,7 +59,7 @@ def checked(
     if name is None:
         return rows
     check = record(rows, config, name, why or "")
-    talk(f"recorded: the sites of {name}, in {check.file}")
+    talk(f"recorded the sites of {name} in {check.file}")
     return check_series(_read_again(config, check.file), cache, engine)
 
 
@@ -70,8 +70,10 @@ def _read_again(config: SeriesConfig, path: Path) -> SeriesConfig:
 
 
 def show_checks(series: str, rows: Sequence[CheckRow], lines: Sequence[str] | None = None) -> None:
-    """Print the table of checks, and the failures of the checks that do not hold. If `lines` is given, print these
-    lines instead of the failures."""
+    """Print the table of checks, and the failures of the checks that do not hold.
+
+    If `lines` is given, these lines are printed instead of the failures.
+    """
     from patchstack.report.checks import against, checks_line, checks_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable

@@ -1,7 +1,7 @@
-"""Shell completion of values from the nearest workspace and its ledger.
+"""Complete values in the shell from the nearest workspace and its ledger.
 
-A shell runs this code at each press of the tab key. So it reads only the workspace file, and prints nothing if an error
-occurs. The shell also evaluates the output, so the output contains only harmless characters.
+A shell runs this code at each press of the tab key. So the code reads few files, and prints nothing if an error occurs.
+The shell also evaluates the output, so the output contains only harmless characters.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import typer
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
 
 Found = list[tuple[str, str]]
-"""Values, each with a short description."""
+"""Values for the shell, each with a short description."""
 
 
 def complete_series(ctx: typer.Context, incomplete: str) -> Found:
-    """Return names of series."""
+    """Return the names of the workspace's series that are not yet on the command line."""
     with suppress(Exception):
         given = _named(ctx)
         return _fitting(((name, "") for name in _section(ctx, "series") if name not in given), incomplete)
@@ -41,7 +41,7 @@ def complete_series_or_number(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
-    """Return the names of the workspace's variants and of the variants that patchstack includes."""
+    """Return the names of the variants in the workspace and in patchstack."""
     found: Found = []
     with suppress(Exception):
         from patchstack.builds.inputs.variant import builders_directory
@@ -56,7 +56,7 @@ def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_suite(ctx: typer.Context, incomplete: str) -> Found:
-    """Return names of suites."""
+    """Return the names of the workspace's suites."""
     with suppress(Exception):
         return _fitting(((name, "") for name in _section(ctx, "suites")), incomplete)
     return []
@@ -78,7 +78,7 @@ def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_decision(ctx: typer.Context, incomplete: str) -> Found:
-    """Return the ids of the decisions in the ledger."""
+    """Return the abbreviated ids of the decisions in the ledger."""
     with suppress(Exception):
         ledger = _workspace(ctx).parent / "ledger"
         # The same number of digits as in the output of `patchstack ledger`.
@@ -102,8 +102,10 @@ def _section(ctx: typer.Context, name: str) -> dict[str, Any]:
 
 
 def _named(ctx: typer.Context) -> set[str]:
-    """Return the words that were given as names of series. If the command line ends in an option without its value,
-    these words are in `args`."""
+    """Return the words on the command line that name series.
+
+    These words are in `args` if the command line ends in an option without its value.
+    """
     named = ctx.params.get("series") or ctx.params.get("what") or ctx.args
     return {named} if isinstance(named, str) else set(named)
 

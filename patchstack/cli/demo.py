@@ -1,4 +1,4 @@
-"""`patchstack demo`: a fork and its series, from verify to accept, with the real output of every command."""
+"""`patchstack demo`: show a fork and its series, from verify to accept, with the real output of every command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def demo_command(
         bool, typer.Option("--build/--no-build", help="Also build, gate and accept, if compilers are installed.")
     ] = True,
 ) -> None:
-    """Make a small upstream, a fork and its series; verify, break, build and gate it; accept and reject commits."""
+    """Create a small upstream, a fork and its series, and run patchstack's commands on them.
+
+    The demo verifies, breaks, builds and gates the series, and accepts and rejects commits.
+    """
     from patchstack.demo.build import build_demo
     from patchstack.installed import typed_as
 
@@ -38,7 +41,10 @@ def demo_command(
     if build:
         engine = tour.build()
         if engine is None:
-            print("Left out, without a build: gates, accept and reject. patchstack doctor says what is missing.\n")
+            print(
+                "Skipped without a build: gates, accept and reject. patchstack doctor shows what is missing.\
+"
+            )
         else:
             key = tour.gate(engine)
             tour.accept(engine)
@@ -52,8 +58,10 @@ def demo_command(
 
 
 class Tour:
-    """Runs the commands of the demo in its directory, and shows each command with its output. `wrong` lists the
-    commands with an unexpected result."""
+    """Run the commands of the demo in its directory, and show each command with its output.
+
+    `wrong` lists the commands with an unexpected result.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -70,14 +78,19 @@ class Tour:
             self._patchstack("verify", broken.name, "--workspace", "broken/patchstack.yaml", codes=(_DOES_NOT_HOLD,))
 
     def build(self) -> str | None:
-        """Build the series on this host, or in a container if the host lacks a requirement. Return the engine that was
-        used."""
+        """Build the series on this host, or in a container if the host lacks a requirement.
+
+        Return the engine that was used, or None if no engine can build.
+        """
         for engine in ("host", "docker"):
             code = self._patchstack("build", "paged", "--engine", engine, codes=(0, _MISSING))
             if code == 0:
                 return engine
             if code == _MISSING:
-                print(f"Left out: a build on {engine}. The error above names what is missing.\n")
+                print(
+                    f"Skipped: a build on {engine}. The error above names what is missing.\
+"
+                )
         return None
 
     def gate(self, engine: str) -> str:
@@ -89,8 +102,7 @@ class Tour:
         return key
 
     def accept(self, engine: str) -> None:
-        """Accept a good commit. Reject a commit that changes the output of the model, and a commit that loses
-        output."""
+        """Accept a good commit, reject a commit that changes the model's output, and try a commit that loses output."""
         from patchstack.demo.build import CHANGED, GOOD, LOST
 
         print(
@@ -108,7 +120,7 @@ class Tour:
         self._patchstack("ledger")
 
     def _key(self, engine: str) -> str:
-        """Return the short key of the build that was just made."""
+        """Return the short key of the build that was just created."""
         from patchstack.cli.failures import guarded
         from patchstack.cli.main import app
 

@@ -1,4 +1,4 @@
-"""`patchstack docs`: tables of patches from the commits' trailers, in Markdown."""
+"""`patchstack docs`: write Markdown tables of patches from the trailers of their commits."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def docs_command(
         typer.Option("--output", "-o", metavar="FILE", help="Update the tables in this document."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 if the document is not up to date.")
+        bool, typer.Option("--check", help="Write nothing. Exit with 1 if the document is not up to date.")
     ] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Print a Markdown table of each series: subject, group, switch, default, gates, upstream status, what it replaces.
+    """Print a Markdown table of the patches of each series.
 
-    All of it comes from the trailers of the commit messages. A series that was accepted through the ledger also has a
-    column of decisions. In a document, the table of a series is between the lines <!-- patchstack: series NAME --> and
-    <!-- /patchstack -->.
+    The columns are subject, group, switch, default, gates, upstream status, and replaced patches. The values come from
+    the trailers of the commit messages. A series that was accepted through the ledger also has a column of decisions.
+    In a document, the table of a series is between the lines <!-- patchstack: series NAME --> and <!-- /patchstack -->.
     """
     from patchstack.report.markdown import metadata_table, placed
     from patchstack.workflow.metadata import read_series_metadata

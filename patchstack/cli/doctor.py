@@ -17,9 +17,11 @@ def doctor_command(
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.doctor/1 document.")] = False,
     engine: EngineOption = None,
 ) -> None:
-    """Check what verify and build need, and print how to get what is missing: git, engines, Python packages,
-    compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 if verify can run and an engine can build, else
-    with 3."""
+    """Check the requirements of verify and build, and print how to get missing ones.
+
+    The requirements are git, engines, Python packages, compilers, nvcc, a GPU and disk space. Writes nothing. Exits
+    with 0 if verify can run and an engine can build, otherwise with 3.
+    """
     from patchstack.engine.choose import open_engine
     from patchstack.machine.local.doctor import checkup_of
     from patchstack.machine.local.facts import gather
@@ -47,8 +49,10 @@ def doctor_command(
 
 
 def _configured() -> str | None:
-    """Return the engine of the nearest workspace. Return None if the workspace cannot be read, because doctor must then
-    still check the machine."""
+    """Return the engine of the nearest workspace.
+
+    Return None if the workspace cannot be read, because doctor must also check the machine in this case.
+    """
     try:
         workspace = nearest_workspace(None)
     except PatchstackError as error:

@@ -1,4 +1,4 @@
-"""Process several series, one after the other. An error in one does not stop the others."""
+"""Process several series, one after the other. An error in one series does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def each_series(
     look: Callable[[SeriesConfig], Exit],
     failed: Callable[[str, PatchstackError], None] | None = None,
 ) -> Exit:
-    """Process every series, and return the worst exit code. The error of a series is printed with the name of the
-    series and passed to `failed`. If there is only one series, its error is raised."""
+    """Process every series, and return the worst exit code.
+
+    The error of a series is printed with the name of the series, and passed to `failed`. If there is only one series,
+    its error is raised.
+    """
     code = Exit.HOLDS
     for config in configs:
         try:

@@ -30,11 +30,16 @@ def export_command(
     ] = False,
     same: Annotated[
         list[str] | None,
-        typer.Option(metavar="N=COMMIT", help="This commit is patch N, if patchstack cannot find out."),
+        typer.Option(metavar="N=COMMIT", help="State which commit is patch N if patchstack cannot determine this."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Write a copy of the series to DIR instead, in --form."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Write a copy of the series to DIR, in the form --form, instead of exporting.",
+        ),
     ] = None,
     form: Annotated[
         str | None, typer.Option(metavar="FORM", help="With -o: plain (with context) or anchored [default: plain].")
@@ -42,14 +47,17 @@ def export_command(
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.export/1 document.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write the series and its lock from the fork: one commit is one patch, the same bytes on every machine."""
+    """Write the series and its lock from the fork.
+
+    Each commit becomes one patch, with the same bytes on every machine.
+    """
     if output is not None:
         if dry_run or renumber or discard_edits or same or json:
-            raise OptionConflict("-o writes a copy: it can only be combined with --form")
+            raise OptionConflict("-o writes a copy and can only be combined with --form")
         _copy(one_series(the_workspace(workspace), series or ()), output, form)
         return
     if form is not None:
-        raise OptionConflict("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
+        raise OptionConflict("--form needs -o", hint="set the form of the series itself with form: in patchstack.yaml")
     from patchstack.workflow.export import plan_from_fork
 
     if not dry_run:
@@ -92,7 +100,7 @@ def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
 
     form = form or PLAIN
     if form not in FORMS:
-        raise BadValue(f"--form {form} is not a form", hint="plain or anchored")
+        raise BadValue(f"--form {form} is not a form", hint="use plain or anchored")
     loaded = configured_series(config)
     sources = open_sources(open_cache(offline=False), upstream=config.upstream, pin=config.pin, series=loaded)
     copied = copy_series(

@@ -1,4 +1,4 @@
-"""Handle all failures: print `error:` and `hint:` on stderr, and set the exit code, without a traceback."""
+"""Handle all failures without a traceback: print `error:` and `hint:` on stderr, and set the exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from patchstack.tasks import longest
 
 
 def guarded(command: Callable[[], object]) -> int:
-    """Run the command line and return the exit code, for every kind of failure."""
+    """Run the command line, handle every kind of failure, and return the exit code."""
     with manners():
         return _guarded(command)
 
@@ -44,8 +44,8 @@ def _guarded(command: Callable[[], object]) -> int:
             complain_of(_cache_unusable(error))
             return int(Exit.MISSING)
         where = f"{os.fsdecode(error.filename)[:200]}: " if isinstance(error.filename, str | bytes) else ""
-        hint = "check that the disk has room and that you may read and write there"
-        from patchstack.causes import MachineRefused  # imported late, because the import would slow down every command
+        hint = "check that the disk has free space and that you may read and write there"
+        from patchstack.causes import MachineRefused  # a top-level import would slow down every command
 
         complain_of(MachineRefused(f"{where}{error.strerror or error}", hint=hint))
         return int(Exit.MISSING)
@@ -63,7 +63,7 @@ def _guarded(command: Callable[[], object]) -> int:
 
 
 def _in_cache(error: OSError) -> bool:
-    """Return whether the error names a path in our cache, or a parent directory of our cache."""
+    """Return whether an error names a path in the cache, or a missing parent directory of the cache."""
     if not isinstance(error.filename, str | bytes):
         return False
     failed, cache = Path(os.fsdecode(error.filename)).absolute(), cache_directory().absolute()
@@ -75,7 +75,7 @@ def _cache_unusable(error: OSError) -> MissingError:
     failed = os.fsdecode(error.filename)
     return NotWritable(
         f"the cache directory {cache_directory()} cannot be used: {error.strerror or error}: {failed[:200]}",
-        hint="set PATCHSTACK_CACHE to a directory that you may write to, on a disk with room",
+        hint="set PATCHSTACK_CACHE to a writable directory on a disk with free space",
     )
 
 
@@ -86,7 +86,7 @@ def talk(text: str) -> None:
 
 
 def tell_longest(durations: Sequence[tuple[str, float]]) -> None:
-    """Print which task took the most time, if the tasks took long. `durations` are in seconds."""
+    """Print which task took the most time. Nothing is printed if all tasks were quick. `durations` are in seconds."""
     if line := longest(durations):
         talk(line)
 
@@ -97,7 +97,7 @@ def complain_of(error: PatchstackError, about: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on stderr. Flush stdout first, so that both appear in the right order."""
+    """Print a message on stderr. Flush stdout first, so that both appear in the right order."""
     with contextlib.suppress(BrokenPipeError), printing():
         sys.stdout.flush()
         print(paint_words(printable(text), sys.stderr), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`patchstack gate`: the checks that a build must pass."""
+"""`patchstack gate`: run the checks that a build must pass."""
 
 from __future__ import annotations
 
@@ -48,16 +48,19 @@ SuiteOption = Annotated[
 ]
 BuildOption = Annotated[
     str | None,
-    typer.Option("--build", metavar="KEY", help="The build, by its key [default: that of the current series]."),
+    typer.Option("--build", metavar="KEY", help="The key of the build [default: the build of the current series]."),
 ]
 ProgramsOption = Annotated[
-    Path | None, typer.Option("--bin", metavar="DIR", help="A directory of programs, instead of a build.")
+    Path | None, typer.Option("--bin", metavar="DIR", help="A directory of programs to use instead of a build.")
 ]
 
 VariantOption = Annotated[
     str | None,
     typer.Option(
-        "--variant", metavar="NAME", autocompletion=complete_variant, help="The build's variant [default: the series']."
+        "--variant",
+        metavar="NAME",
+        autocompletion=complete_variant,
+        help="The variant of the build [default: the variant of the series].",
     ),
 ]
 
@@ -66,7 +69,9 @@ VariantOption = Annotated[
 def run_command(
     gates: Annotated[
         list[str] | None,
-        typer.Argument(metavar="GATE", autocompletion=complete_gate, help="Gates of the suite [default: all]."),
+        typer.Argument(
+            metavar="GATE", autocompletion=complete_gate, help="The gates of the suite to run [default: all]."
+        ),
     ] = None,
     suite: SuiteOption = None,
     build: BuildOption = None,
@@ -79,14 +84,18 @@ def run_command(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     signers: SignersOption = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml, gates.json.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml and gates.json to DIR."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.gates/1 document.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Run a suite on a build. Known observations are not repeated; verdicts are drawn again."""
+    """Run a suite on a build.
+
+    Stored observations are not repeated, but their verdicts are computed again.
+    """
     from patchstack.verdict import exit_code
     from patchstack.workflow.gates import ProgramsRequest
 
@@ -127,7 +136,7 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
 
 
 def _run_brought(workspace: Workspace, suite: Suite, ready: Prepared) -> list[Checked]:
-    """Run the gates that only the patches declare, not the policy. Print each result immediately."""
+    """Run the gates that the patches declare but the policy does not. Print each result immediately."""
     if workspace.policy is None:
         return []
     from patchstack.gates.suite import read_suites
@@ -156,7 +165,8 @@ def _print(checks: list[Checked], suite: str, ready: Prepared, seconds: float, *
 
 @gate_app.command("list")
 def list_command(
-    json: Annotated[bool, typer.Option("--json", help="Print a document.")] = False, workspace: WorkspaceOption = None
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.suites/1 document.")] = False,
+    workspace: WorkspaceOption = None,
 ) -> None:
     """List the suites of the workspace and their gates. Runs nothing."""
     from patchstack.gates.suite import NO_SUITES, read_suites
@@ -189,13 +199,15 @@ def record_command(
     gate: Annotated[
         str, typer.Argument(metavar="GATE", autocompletion=complete_gate, help="The gate whose reference is recorded.")
     ],
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why this is the expected output; written as a comment.")],
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why this output is expected. The reason is written as a comment.")
+    ],
     because: Annotated[
         list[str] | None,
         typer.Option(
             metavar="GATE",
             autocompletion=complete_gate,
-            help="A kl, drift or tokens gate that allows a changed one (repeat).",
+            help="A kl, drift or tokens gate that shows that the model is the same (repeat).",
         ),
     ] = None,
     suite: SuiteOption = None,
@@ -209,12 +221,15 @@ def record_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Record a gate's output as its new reference. A changed transcript needs evidence that the model is the same."""
+    """Record a gate's output as its new reference.
+
+    A changed transcript needs evidence that the model is the same.
+    """
     from patchstack.report.gate import gate_line
     from patchstack.workflow.gates import ProgramsRequest, record_gate, suite_to_record
 
     if not why.strip():
-        raise ReasonMissing("a reference needs a reason", hint='--why "what changed, and why it may"')
+        raise ReasonMissing("a reference needs a reason", hint='--why "what changed, and why the change is allowed"')
     found = the_workspace(workspace)
     whole, named = _suite(found, suite), tuple(because or ())
     chosen = suite_to_record(whole, gate, named)
@@ -239,9 +254,9 @@ def record_command(
 @gate_app.command("summary")
 def summary_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory of `gate run --report`.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the document.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the patchstack.gates/1 document.")] = False,
 ) -> None:
-    """Show the result of a run from its files. Runs nothing."""
+    """Show the result of a gate run from its files. Runs nothing."""
     from patchstack.report.documents.gates import checks_of, read_gates_document
     from patchstack.report.gate import print_checks
     from patchstack.verdict import exit_code
@@ -281,7 +296,7 @@ def _prepared(
     partly: bool = False,
     signers: str | None = None,
 ) -> Iterator[Prepared]:
-    """Yield a runner for the gates of a suite on a build or a directory."""
+    """Yield the chosen programs with a runner for the gates of a suite."""
     from patchstack.workflow.gates import choose_programs, prepare_suite
 
     recorded = _recorded(workspace, signers)

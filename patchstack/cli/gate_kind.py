@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from patchstack.gates.registry import Entry
     from patchstack.observe.declared import Setting
 
-BinOption = Annotated[Path, typer.Option("--bin", metavar="DIR", help="The programs: a build's bin.")]
+BinOption = Annotated[
+    Path, typer.Option("--bin", metavar="DIR", help="The directory of the programs, such as bin of a build.")
+]
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", metavar="ENGINE", help="Where it runs: host, docker, ssh://USER@HOST [default: host]."),
+    typer.Option(
+        "--engine", metavar="ENGINE", help="Where the gate runs: host, docker, ssh://USER@HOST [default: host]."
+    ),
 ]
 ImageOption = Annotated[
-    str | None, typer.Option("--image", metavar="NAME", help="The image that containers run the programs in.")
+    str | None, typer.Option("--image", metavar="NAME", help="The image for containers that run the programs.")
 ]
-AgainOption = Annotated[bool, typer.Option("--again", help="Run it even if the observation is known.")]
+AgainOption = Annotated[bool, typer.Option("--again", help="Repeat all observations, even if they are stored.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gate/1 document.")]
 
 
 def kind_command(entry: Entry) -> Callable[..., None]:
-    """Import a kind and make its command. Typer reads this function like a hand-written one."""
+    """Import a kind and return its command as a function for Typer."""
     kind = entry.load()
 
     def command(**options: Any) -> None:
@@ -49,7 +53,7 @@ def kind_command(entry: Entry) -> Callable[..., None]:
 
 
 def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
-    """Read the settings, run the gate, print its judgement, and exit with the exit code of the judgement."""
+    """Read the settings, run the gate, and print its judgement. Exit with the exit code of the judgement."""
     from patchstack.observe.declared import values_of_options
     from patchstack.workflow.gates import run_alone
 
@@ -64,7 +68,7 @@ def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
 
 
 def _option(setting: Setting[Any]) -> inspect.Parameter:
-    """Return a setting as an option for Typer."""
+    """Convert a setting to an option for Typer."""
     info = typer.Option(setting.option_name, metavar=setting.metavar, help=setting.help)
     if setting.must_be_given:
         return _parameter(setting.name, Annotated[setting.form.option, info])
@@ -80,7 +84,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 
 def _finish(judgement: Judgement, kind: Kind[Any], *, json: bool) -> Exit:
-    """Print a judgement, and return the exit code of the judgement."""
+    """Print a judgement, and return its exit code."""
     from patchstack.report.gate import gate_lines, print_judgement_table
     from patchstack.verdict import exit_code
 

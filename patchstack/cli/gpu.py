@@ -29,31 +29,38 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gpu
 ImageOption = Annotated[
     str | None,
     typer.Option(
-        "--image", metavar="NAME", help="An image, for an engine whose machine is visible only from a container."
+        "--image", metavar="NAME", help="The image for an engine whose machine can be inspected only from a container."
     ),
 ]
 PlaceOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--lock", metavar="DIR", help="The lock's directory on that machine, instead of the usual one. Repeatable."
+        "--lock",
+        metavar="DIR",
+        help="The directory of the lock on the machine that has the GPU. Replaces the default. Repeatable.",
     ),
 ]
 
 
-@gpu_app.command("status", short_help="Hardware, who has the GPU, and whether the machine is idle.")
+@gpu_app.command("status", short_help="Show the hardware, who has the GPU, and whether the machine is idle.")
 def status_command(
     engine: EngineOption = None,
     image: ImageOption = None,
     lock: PlaceOption = None,
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", metavar="CHECK", help="A check that need not hold. Repeatable.")
+        list[str] | None, typer.Option("--allow", metavar="CHECK", help="A check that may fail. Repeatable.")
     ] = None,
-    settle: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for an idle machine.")] = 0.0,
-    gpu: Annotated[bool, typer.Option("--gpu/--no-gpu", help="For runs on the GPU, or only on the CPU.")] = True,
+    settle: Annotated[
+        float, typer.Option(metavar="SECONDS", help="The maximum time to wait for an idle machine.")
+    ] = 0.0,
+    gpu: Annotated[bool, typer.Option("--gpu/--no-gpu", help="Check for runs on the GPU, or only on the CPU.")] = True,
     json: JsonOption = False,
 ) -> None:
-    """Check the machine that has the GPU: its hardware and what may be concluded from it, who holds the lock, and
-    whether it is fit for measurements. Writes nothing. Exits with 0 if it is fit, else with 4."""
+    """Check whether the machine that has the GPU is fit for measurements.
+
+    Also shows the hardware, what may be concluded from it, and who holds the lock. Writes nothing. Exits with 0 if the
+    machine is fit, otherwise with 4.
+    """
     from patchstack.machine.gpu.lock import look
     from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
     from patchstack.report.documents.gpu import gpu_document
@@ -79,16 +86,20 @@ def status_command(
 
 @gpu_app.command("lock", short_help="Run a command that has the GPU to itself.")
 def lock_command(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What to run, after --.")],
-    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="The purpose that is shown to others.")] = None,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the current owner.")] = 0.0,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command to run, after --.")],
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="The purpose that other users see.")] = None,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="The maximum time to wait for the current owner.")
+    ] = 0.0,
     engine: EngineOption = None,
     image: ImageOption = None,
     lock: PlaceOption = None,
 ) -> None:
-    """Run a command on this machine while holding the lock of the GPU, and exit with its exit code: for a profiler, or
-    a script of your own. A patchstack started by the command uses the same lock. Exits with 4 if somebody else has the
-    GPU, or took it meanwhile."""
+    """Run a command on this machine while holding the lock of the GPU, and exit with its exit code.
+
+    Use it for a profiler, or for your own script. If the command starts patchstack, that process uses the same lock.
+    Exits with 4 if somebody else has the GPU, or took the lock over during the run.
+    """
     from patchstack.machine.gpu.lock import TOKEN, end_below, gpu_lock
     from patchstack.process import attached
 
@@ -99,7 +110,7 @@ def lock_command(
             try:
                 code = attached(command)
             except BaseException:
-                end_below(held.token)  # programs that are still running no longer hold the GPU
+                end_below(held.token)  # otherwise programs that are still running would occupy the GPU
                 raise
             finally:
                 if os.environ.get(TOKEN) == held.token:
@@ -110,13 +121,17 @@ def lock_command(
 
 @gpu_app.command("unlock", short_help="Release a lock whose owner is gone.")
 def unlock_command(
-    force: Annotated[bool, typer.Option("--force", help="Also if the owner is alive or unknown.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Release the lock even if its owner is alive or unknown.")
+    ] = False,
     engine: EngineOption = None,
     image: ImageOption = None,
     lock: PlaceOption = None,
 ) -> None:
-    """Release the lock of the GPU if its owner is gone; with --force, for any owner. Writes only the lock's file. Exits
-    with 1 if the lock is still taken."""
+    """Release the lock of the GPU if its owner is gone.
+
+    With --force, the lock is released for any owner. Writes only the lock file. Exits with 1 if the lock is still held.
+    """
     from patchstack.machine.gpu.lock import Standing, let_go_of, look
 
     with _reached(engine, image, lock) as reached:
@@ -125,17 +140,20 @@ def unlock_command(
                 print(f"{holder.place.path}: {holder.words}")
             elif holder.standing is not Standing.DEAD and not force:
                 raise GpuCheckFailed(
-                    f"{holder.place.path}: {holder.words}", hint="--force releases it, but does not stop the owner"
+                    f"{holder.place.path}: {holder.words}",
+                    hint="use --force to release the lock; this does not stop the owner",
                 )
             elif let_go_of(reached.ask, holder):
                 print(f"{holder.place.path}: released; {holder.words}")
             else:
-                raise GpuCheckFailed(f"{holder.place.path}: it changed meanwhile", hint="run again")
+                raise GpuCheckFailed(
+                    f"{holder.place.path}: the lock changed and was not released", hint="run the command again"
+                )
 
 
 @contextlib.contextmanager
 def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
-    """Yield the machine of the named engine. If no engine is named, use the configured engine or this host."""
+    """Yield the machine of the named engine, of the configured engine, or this host."""
     from dataclasses import replace
 
     from patchstack.machine.ask import Place, reach
@@ -144,7 +162,7 @@ def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, g
     configured = os.environ.get("PATCHSTACK_ENGINE") or (workspace.engine if workspace is not None else None)
     spec = engine or configured or "host"
     if any(not path.startswith(("/", "~/")) for path in lock or ()):
-        raise BadValue("--lock is a directory of the machine that has the GPU: /PATH or ~/PATH")
+        raise BadValue("--lock must name a directory on the machine that has the GPU: /PATH or ~/PATH")
     with contextlib.closing(open_chosen_engine(spec, None)) as chosen:
         reached = reach(chosen, lambda: open_chosen_engine(spec, None), image=image, gpus=gpus)
         places = tuple(Place(path=path) for path in lock or ())

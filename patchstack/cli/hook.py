@@ -1,4 +1,4 @@
-"""`patchstack hook`: the git hook in the fork's clone that checks each commit."""
+"""`patchstack hook`: install and run the git hook that checks each commit of the fork."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ hook_app = typer.Typer(name="hook", no_args_is_help=True, help="Check each commi
 
 @hook_app.command("install", short_help="Write the hook into the fork's clone.")
 def install_command(series: SeriesOption = None, workspace: WorkspaceOption = None) -> None:
-    """Write a commit-msg hook into the fork's clone: it refuses a commit that leaves its scope, or breaks a check of
-    the series. It is offline and quick."""
+    """Write a commit-msg hook into the fork's clone.
+
+    The hook refuses a commit that leaves its scope, or breaks a check of the series. The hook is quick and works
+    offline.
+    """
     from patchstack.workflow.hook import install
 
     found = the_workspace(workspace)
@@ -30,13 +33,13 @@ def install_command(series: SeriesOption = None, workspace: WorkspaceOption = No
     print(f"{config.name}: wrote {path}")
 
 
-@hook_app.command("run", short_help="The command that the hook runs.")
+@hook_app.command("run", short_help="Check a commit (the hook runs this command).")
 def run_command(
-    message: Annotated[Path, typer.Argument(metavar="FILE", help="The file with the commit's message.")],
+    message: Annotated[Path, typer.Argument(metavar="FILE", help="The file with the commit message.")],
     series: SeriesOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Check the commit that git is about to make in the current repository. git calls it."""
+    """Check the commit that git is about to create in the current repository. git runs this command."""
     from patchstack.git.objects import Repository
     from patchstack.workflow.hook import complaints
 
@@ -53,7 +56,7 @@ def run_command(
             talk(f"warning: {one.text}")
     if problems := [one.text for one in found if one.refuses]:
         raise PromiseBroken(
-            f"this commit breaks what {config.name} promises",
+            f"this commit breaks the checks or the scope of {config.name}",
             problems=problems,
             hint="fix it; for a new site that the patch does not need: patchstack verify --record NAME --why TEXT; "
             "git commit --no-verify commits anyway",

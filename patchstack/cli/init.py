@@ -1,4 +1,4 @@
-"""`patchstack init`: write patchstack.yaml from a fork, or from a directory of patches."""
+"""`patchstack init`: write patchstack.yaml from a fork or from a directory of patches."""
 
 from __future__ import annotations
 
@@ -19,26 +19,32 @@ if TYPE_CHECKING:
 def init_command(
     fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's clone.")] = None,
     fork_ref: Annotated[
-        str | None, typer.Option(metavar="REF", help="The fork's branch [with --adopt: the series' name].")
+        str | None,
+        typer.Option(metavar="REF", help="The fork's branch [default with --adopt: the name of the series]."),
     ] = None,
     upstream: Annotated[
         str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")
     ] = None,
     pin: Annotated[
         str | None,
-        typer.Option(metavar="SHA", help="The upstream commit the fork starts from [default: the merge base]."),
+        typer.Option(metavar="SHA", help="The upstream commit from which the fork starts [default: the merge base]."),
     ] = None,
     patches: PatchesOption = None,
     adopt: Annotated[
         str | None,
         typer.Option(
-            metavar="CLONE", help="With --patches: make a branch of this clone from them, and a mirror of it here."
+            metavar="CLONE", help="With --patches: create a branch of this clone from the patches, and its mirror here."
         ),
     ] = None,
     strip: StripOption = None,
-    name: Annotated[str | None, typer.Option(help="The series' name [default: the branch's or directory's].")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name of the series [default: the name of the branch or directory].")
+    ] = None,
 ) -> None:
-    """Write patchstack.yaml here, or add a series to it: from a fork's branch, or from a directory of patches."""
+    """Write patchstack.yaml here, or add a series to it.
+
+    The series comes from a branch of a fork, or from a directory of patches.
+    """
     from patchstack.workspace import FILE_NAME
     from patchstack.workspace.write import add_series
 
@@ -47,12 +53,14 @@ def init_command(
     cache = open_cache(offline=False)
     if adopt is not None:
         if patches is None or pin is None or fork is not None:
-            hint = "--patches DIR --adopt CLONE --pin SHA"
-            raise OptionConflict("--adopt needs --patches and --pin, and makes the fork itself", hint=hint)
+            hint = "patchstack init --patches DIR --adopt CLONE --pin SHA"
+            raise OptionConflict("--adopt needs --patches and --pin, and cannot be combined with --fork", hint=hint)
         _adopt(cache, path, patches, adopt, upstream=upstream, pin=pin, name=name, branch=fork_ref, strip=strip)
         return
     if strip is not None:
-        raise OptionConflict("-p is for --adopt: without it the workspace keeps no depth", hint="add --adopt CLONE")
+        raise OptionConflict(
+            "-p needs --adopt, because the workspace does not store the depth", hint="add --adopt CLONE"
+        )
     found, counted, next_step = _find(
         cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, patches=patches, name=name
     )
@@ -73,21 +81,23 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, a noun for its number of patches, and the next command for the user."""
+    """Return the series, a noun for the count of its patches, and the next command for the user."""
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:
         if fork_ref is None:
-            raise OptionConflict("--fork needs --fork-ref", hint="--fork REPO --fork-ref BRANCH")
+            raise OptionConflict("--fork needs --fork-ref", hint="patchstack init --fork REPO --fork-ref BRANCH")
         found = from_fork(cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, name=name, patches=patches)
         return found, "commits above it", f"patchstack export {found.config.name}"
     if patches is not None:
         if upstream is None or pin is None:
-            raise OptionConflict("--patches needs --upstream and --pin", hint="--patches DIR --upstream REPO --pin SHA")
+            raise OptionConflict(
+                "--patches needs --upstream and --pin", hint="patchstack init --patches DIR --upstream REPO --pin SHA"
+            )
         found = from_patches(cache, patches=patches, upstream=upstream, pin=pin, name=name)
         return found, "patches", f"patchstack verify {found.config.name} --apply-only"
     raise OptionConflict(
-        "no fork and no patches were given",
+        "neither --fork nor --patches was given",
         hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA",
     )
 
@@ -115,7 +125,7 @@ def _adopt(
 
     name = name or series_name(patches.resolve().name)
     if path.exists() and any(series.name == name for series in read_workspace(path).series):
-        raise AlreadyExists(f"{path} has a series {name} already", hint="give another name with --name")
+        raise AlreadyExists(f"{path} already has a series {name}", hint="choose a different name with --name")
     done = adopt(
         cache,
         patches=patches,
@@ -134,7 +144,7 @@ def _adopt(
             f"note: {path} waives the rule paths for {patch_count(len(done.config.waive))}: they are adopted unchanged"
         )
     print(f"{patches}: {patch_count(done.count)} on {done.pin.oid} give tree {done.tree}")
-    print(f"{clone}: new branch {done.config.fork_ref} at {done.head}, one commit a patch")
+    print(f"{clone}: new branch {done.config.fork_ref} at {done.head}, with one commit for each patch")
     print(f"{done.config.patches}: its mirror, {patch_count(len(done.plan.files))} and series.lock")
     [series] = [one for one in read_workspace(path).series if one.name == name]
     print(truth(prove_series(series, cache)))

@@ -1,4 +1,4 @@
-"""Commands that are imported on first use, so that each call imports only the command that it runs."""
+"""Import commands on first use, so that each call imports only the command that it runs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """The location and the help text of a command. With these, `--help` does not import the command.
+    """The location and the help text of a command, so that `--help` does not import the command.
 
-    `target` is `module:attribute` of a function or a Typer app, or a function that makes one of these. `heading` is the
-    section of the command in the help.
+    `target` is `module:attribute` of a function or a Typer app, or a function that returns one of these. `heading` is
+    the section of the command in the help.
     """
 
     target: str | Callable[[], Callable[..., None]]
@@ -46,7 +46,10 @@ class Lazy:
 
 
 class _OnDemand(Mapping[str, Any]):
-    """The commands of a group: its own, then the lazy commands. A lazy command is imported when it is looked up."""
+    """The commands of a group: its own commands, then the lazy commands.
+
+    A lazy command is imported when it is looked up.
+    """
 
     def __init__(self, own: Mapping[str, Any], lazy: Mapping[str, Lazy]) -> None:
         self.own, self.lazy = own, lazy
@@ -62,7 +65,10 @@ class _OnDemand(Mapping[str, Any]):
 
 
 def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """Return a group class with these lazy commands. They follow the group's own commands, in the given order."""
+    """Return a group class with these lazy commands.
+
+    The lazy commands follow the group's own commands, in the given order.
+    """
 
     class LazyGroup(TyperGroup):
         def __init__(self, *, commands: Any = None, **others: Any) -> None:
@@ -79,7 +85,7 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
-            """Run the command line. Usage errors are printed in our wording instead of Typer's."""
+            """Run the command line. Usage errors are printed in the form of our other errors."""
             if any(name.endswith("_COMPLETE") for name in os.environ):
                 from typer._completion_classes import completion_init
 

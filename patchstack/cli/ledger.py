@@ -1,4 +1,4 @@
-"""`patchstack reject` and `patchstack ledger`: decisions and their reasons."""
+"""`patchstack reject` and `patchstack ledger`: record, list, check and sign decisions."""
 
 from __future__ import annotations
 
@@ -41,21 +41,26 @@ SignersOption = Annotated[
     typer.Option(
         "--signers",
         metavar="FILE|REF",
-        help="Who may sign: a file outside the tree, or a ref that has ledger/allowed_signers.",
+        help="The list of allowed signers: a file outside the tree, or a ref that has ledger/allowed_signers.",
     ),
 ]
 
 
 def reject_command(
     ref: RefArgument,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason against it.")],
-    tag: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word to find it by. Repeatable.")] = None,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason for the rejection.")],
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word by which to find the decision. Repeatable.")
+    ] = None,
     series: SeriesOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the decision.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Reject a candidate: write its diff and the reason to the ledger. The fork is not changed."""
+    """Reject a candidate: write its diff and the reason to the ledger.
+
+    The fork is not changed.
+    """
     from patchstack.evidence.ledger import Ledger
     from patchstack.report.documents.decision import decision_document
     from patchstack.workflow.candidate.candidate import ledger_directory, open_candidates
@@ -69,45 +74,54 @@ def reject_command(
         print(decision_document(decision).line)
     else:
         print(f"rejected {', '.join(one.commit[:12] for one in decision.candidates)}: {path}")
-    talk(f"next: drop it from the fork, and commit {path}")
+    talk(f"next: drop the candidate from the fork, and commit {path}")
 
 
 def ledger_command(
-    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="Words that must all occur.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORD", help="A word that the decision must contain.")
+    ] = None,
     show: Annotated[
         str | None, typer.Option(metavar="ID", autocompletion=complete_decision, help="Print one decision in full.")
     ] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="With --show: its diff as well.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="With --show: also print the diff.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Draw every verdict again from the repository alone, and check signatures.")
+        bool,
+        typer.Option("--check", help="Compute every verdict again from the repository alone, and check signatures."),
     ] = False,
     audit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Observe N random records again on this machine.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Repeat the observations of N random records on this machine."),
     ] = None,
     sign: Annotated[
         str | None,
         typer.Option(metavar="ID", autocompletion=complete_decision, help="Sign a decision with --key."),
     ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="With --sign: the key file of ssh-keygen.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --sign: the private key (see ssh-keygen).")
+    ] = None,
     engine: EngineOption = None,
     signers: SignersOption = None,
     require_signed: Annotated[
-        bool, typer.Option("--require-signed", help="With --check: each patch needs a signed decision.")
+        bool, typer.Option("--require-signed", help="With --check: require a signed decision for each patch.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print decisions, one document a line.")] = False,
-    details: Annotated[bool, typer.Option("--details", help="With --check: every fact, not only counts.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the decisions as documents, one per line.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="With --check: print every fact, not only counts.")
+    ] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List accepted and rejected candidates with the reasons; with words, only matching ones."""
+    """List accepted and rejected candidates with the reasons.
+
+    If words are given, list only the decisions that contain all of them.
+    """
     asked = [
         name for name, given in (("--show", show), ("--check", check), ("--audit", audit), ("--sign", sign)) if given
     ]
     if len(asked) > 1 or (asked and words):
-        raise OptionConflict(
-            f"{asked[0]} cannot be combined with others: leave out {' '.join(asked[1:] or words or ())}"
-        )
+        raise OptionConflict(f"{asked[0]} cannot be combined with {' '.join(asked[1:] or words or ())}")
     if (diff and show is None) or (key is not None and sign is None) or ((signers or require_signed) and not check):
-        raise OptionConflict("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
+        raise OptionConflict("--diff needs --show, --key needs --sign, and --signers and --require-signed need --check")
     if check:
         _check(the_workspace(workspace), signers, require_signed=require_signed, json=json, details=details)
     elif audit is not None:
@@ -128,7 +142,7 @@ def _check(workspace: Workspace, signers: str | None, *, require_signed: bool, j
 
     if require_signed and signers is None:
         raise OptionConflict(
-            "--require-signed needs the list of those who may sign", hint="--signers origin/main, or a file"
+            "--require-signed needs a list of allowed signers", hint="add --signers origin/main or --signers FILE"
         )
     listed = find_signers(signers, workspace.root) if signers is not None else None
     found = check_ledger(workspace, open_cache(offline=True), listed, require_signed=require_signed)
@@ -170,7 +184,7 @@ def _sign(workspace: Workspace, named: str, key: Path | None) -> None:
     from patchstack.workflow.candidate.candidate import ledger_directory
 
     if key is None:
-        raise OptionConflict("--sign needs a key", hint="--key ~/.ssh/id_ed25519")
+        raise OptionConflict("--sign needs --key", hint="for example: --key ~/.ssh/id_ed25519")
     ledger = Ledger(ledger_directory(workspace.root))
     path = sign(ledger.named(named), ledger.directory, key)
     print(path)

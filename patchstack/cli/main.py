@@ -1,4 +1,4 @@
-"""The `patchstack` command: collects the commands, and converts every failure to a message and an exit code."""
+"""Define the `patchstack` command, which collects all commands and handles every failure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 _FIRST, _MORE = "The first hour", "More"
 COMMANDS = {
-    "demo": Lazy("patchstack.cli.demo:demo_command", "Make a fork and its series, verify it, break it.", _FIRST),
+    "demo": Lazy("patchstack.cli.demo:demo_command", "Create a fork and its series, verify it, break it.", _FIRST),
     "init": Lazy("patchstack.cli.init:init_command", "Write patchstack.yaml from a fork or from patches.", _FIRST),
-    "status": Lazy("patchstack.cli.status:status_command", "The state of each series, and what to do next.", _FIRST),
+    "status": Lazy(
+        "patchstack.cli.status:status_command", "Show the state of each series, and what to do next.", _FIRST
+    ),
     "verify": Lazy("patchstack.cli.verify:verify_command", "Prove that pin + series = fork.", _FIRST),
     "export": Lazy("patchstack.cli.export:export_command", "Write the series and its lock from the fork.", _FIRST),
     "canary": Lazy("patchstack.cli.canary:canary_command", "Check the series on a newer upstream.", _FIRST),
@@ -31,20 +33,22 @@ COMMANDS = {
         "patchstack.cli.doctor:doctor_command", "Check that everything for verify and build is installed.", _FIRST
     ),
     "build": Lazy("patchstack.cli.build:build_command", "Build pin + series, and prove the binaries.", _FIRST),
-    "gate": Lazy("patchstack.cli.gate:gate_app", "The checks that a build must pass.", _FIRST),
+    "gate": Lazy("patchstack.cli.gate:gate_app", "Run the checks that a build must pass.", _FIRST),
     "accept": Lazy("patchstack.cli.accept:accept_command", "Verify, build, gate and export a candidate.", _FIRST),
     "bench": Lazy("patchstack.cli.bench.app:bench_app", "Compare the speed of two builds, with a verdict.", _MORE),
-    "reject": Lazy("patchstack.cli.ledger:reject_command", "Keep a candidate's diff, and why it was rejected.", _MORE),
+    "reject": Lazy(
+        "patchstack.cli.ledger:reject_command", "Record a candidate's diff, and why it was rejected.", _MORE
+    ),
     "ledger": Lazy("patchstack.cli.ledger:ledger_command", "List the decisions and their reasons.", _MORE),
     "show": Lazy("patchstack.cli.show:show_command", "Show one patch, with metadata and context.", _MORE),
     "lint": Lazy("patchstack.cli.lint:lint_command", "Check a series against rules, each with a reason.", _MORE),
-    "docs": Lazy("patchstack.cli.docs:docs_command", "Make tables of patches from the commits' trailers.", _MORE),
+    "docs": Lazy("patchstack.cli.docs:docs_command", "Write tables of patches from the commits' trailers.", _MORE),
     "checkout": Lazy(
         "patchstack.cli.checkout:checkout_command", "Recreate the fork branch from pin, series and lock.", _MORE
     ),
     "sync": Lazy("patchstack.cli.sync:sync_command", "Bring the fork onto a newer upstream commit.", _MORE),
-    "park": Lazy("patchstack.cli.park:park_command", "Take a patch out of the series for now.", _MORE),
-    "unpark": Lazy("patchstack.cli.park:unpark_command", "Bring a parked patch back to its place.", _MORE),
+    "park": Lazy("patchstack.cli.park:park_command", "Remove a patch from the series temporarily.", _MORE),
+    "unpark": Lazy("patchstack.cli.park:unpark_command", "Restore a parked patch at its old position.", _MORE),
     "bisect": Lazy(
         "patchstack.cli.bisect:bisect_command", "Find the patch or upstream commit that makes a command fail.", _MORE
     ),
@@ -54,7 +58,7 @@ COMMANDS = {
     "apply": Lazy("patchstack.cli.apply:apply_command", "Apply a series to a source directory.", _MORE),
     "trace": Lazy("patchstack.cli.trace.app:trace_app", "Count the traces in a log of llama.cpp.", _MORE),
     "gpu": Lazy("patchstack.cli.gpu:gpu_app", "Check and lock the GPU.", _MORE),
-    "cost": Lazy("patchstack.cli.cost.app:cost_app", "Show the least cost of a model from its header.", _MORE),
+    "cost": Lazy("patchstack.cli.cost.app:cost_app", "Show the minimum cost of a model from its header.", _MORE),
     "hook": Lazy("patchstack.cli.hook:hook_app", "Check each commit of the fork, as a git hook.", _MORE),
     "ci": Lazy("patchstack.cli.ci.app:ci_app", "Commands for continuous integration.", _MORE),
 }
@@ -92,10 +96,10 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    # Every command also accepts these options after its name (see manner.py).
+    # Every command also accepts the next options after its name (see manner.py).
     color: Annotated[
         When | None,
-        typer.Option(help="When to colour [default: auto]. Also after COMMAND.", show_default=False),
+        typer.Option(help="When to use colours [default: auto]. Also after COMMAND.", show_default=False),
     ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print results and errors only. Also after COMMAND.")
@@ -105,10 +109,10 @@ def root(
         typer.Option(
             "--verbose",
             "-v",
-            help="Print programs that are run, and codes of errors. Also after COMMAND.",
+            help="Print the programs that are run, and the codes of errors. Also after COMMAND.",
         ),
     ] = False,
-    # The same as Typer's own options, but without importing their modules at each start.
+    # Replaces Typer's own options, which would import their modules at each start.
     install_completion: Annotated[
         bool, typer.Option("--install-completion", callback=_install_completion, help="Install shell completion.")
     ] = False,
@@ -137,7 +141,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     # The process is short and creates few reference cycles, so the garbage collector can run rarely.
     gc.set_threshold(100_000, 50, 50)
-    # Handle SIGTERM like Ctrl-C: end our programs first, then remove temporary files.
+    # Handle SIGTERM and SIGHUP like Ctrl-C, so that programs are ended and temporary files are removed.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
     code = guarded(app)

@@ -1,4 +1,4 @@
-"""The options that every command accepts, before or after its name: verbosity and colours."""
+"""Define the options for verbosity and colours, which every command accepts before or after its name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ _VERBOSE = "patchstack.verbose"
 
 
 def add_manner(command: Any) -> None:
-    """Let a command accept these options after its name. For a group, this includes all of its commands.
+    """Let a command accept these options after its name.
 
-    If the command has an option with the same name, its own option has priority. `command` is a Typer command. The help
-    of the command does not list these options, because the help of `patchstack` lists them.
+    For a group, this includes all of its commands. If the command has an option with the same name, its own option has
+    priority. `command` is a Typer command. The help of the command does not list these options, because the help of
+    `patchstack` lists them.
+
+
     """
     for parameter in command.params:
         if "--json" in parameter.opts and parameter.callback is None:
@@ -34,7 +37,7 @@ def add_manner(command: Any) -> None:
 
 
 def name_programs(context: Context) -> None:
-    """Print each program that is run on stderr, until the end of the command line."""
+    """Print on stderr each program that patchstack starts from now on."""
     from patchstack.process import tell_programs
 
     root = context.find_root()

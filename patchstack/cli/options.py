@@ -1,4 +1,4 @@
-"""Options that several commands share, and functions that convert them to series and sources."""
+"""Define options that several commands share, and convert them to series and sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.files.places import cache_directory, cache_places
 
-# Imports at this place would slow down `--help` of every command.
+# Imports at run time would slow down `--help` of every command.
 if TYPE_CHECKING:
     from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig, Workspace
@@ -32,11 +32,13 @@ SeriesArgument = Annotated[
 UpstreamOption = Annotated[
     str | None,
     typer.Option(
-        "--upstream", metavar="REPO", help="The upstream's repository, a path or URL, instead of the workspace's."
+        "--upstream",
+        metavar="REPO",
+        help="The upstream repository (a path or URL), instead of the workspace's upstream.",
     ),
 ]
 PinOption = Annotated[
-    str | None, typer.Option("--pin", metavar="SHA", help="The upstream commit the series is made against.")
+    str | None, typer.Option("--pin", metavar="SHA", help="The upstream commit to which the patches apply.")
 ]
 PatchesOption = Annotated[
     Path | None,
@@ -54,7 +56,7 @@ StripOption = Annotated[
         metavar="N",
         min=0,
         max=20,
-        help="Leave N directories out of the names in the patches, as git apply -pN "
+        help="Remove N leading directories from the names in the patches, as git apply -pN "
         "[default: 1, or the only depth at which every file exists].",
     ),
 ]
@@ -62,13 +64,15 @@ WorkspaceOption = Annotated[
     Path | None,
     typer.Option("--workspace", metavar="FILE", help="The workspace file [default: the nearest patchstack.yaml]."),
 ]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: use what is here and in the cache.")]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="Fetch nothing. Use only local repositories and the cache.")
+]
 
 _POLICY = "patchstack.policy"
 
 
 def _policy_chosen(context: typer.Context, source: str | None) -> str | None:
-    """Use this policy for every workspace that the command opens."""
+    """Set the policy for every workspace that the command opens."""
     context.meta[_POLICY] = source
     return source
 
@@ -79,7 +83,7 @@ PolicyOption = Annotated[
         "--policy-from",
         metavar="REF|FILE",
         callback=_policy_chosen,
-        help="Take the workspace file, except for the pins, from this commit or *.yaml file: for changes by others.",
+        help="Read the workspace file, except for its pins, from this commit or *.yaml file. For untrusted changes.",
     ),
 ]
 EngineOption = Annotated[
@@ -93,28 +97,32 @@ EngineOption = Annotated[
 
 
 def workspace_file(path: Path | None) -> Path:
-    """Return the named workspace file, or the nearest workspace file. Raises `UsageError` if none exists."""
+    """Return the named or the nearest workspace file. Raises `UsageError` if no workspace file exists."""
     from patchstack.workspace import FILE_NAME, find_workspace
 
     found = path or find_workspace(Path.cwd())
     if found is None:
         raise NoWorkspace(
             f"there is no {FILE_NAME} here or above",
-            hint="patchstack init --fork REPO --fork-ref BRANCH writes one; "
-            "or name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
+            hint="create it: patchstack init --fork REPO --fork-ref BRANCH; "
+            "or describe a series: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
         )
     return path or Path(os.path.relpath(found))
 
 
 def the_workspace(path: Path | None) -> Workspace:
-    """Return the named workspace or the nearest workspace, with the policy of --policy-from. Raises `UsageError` if
-    none exists."""
+    """Return the named or the nearest workspace, with the policy of --policy-from.
+
+    Raises `UsageError` if no workspace exists.
+    """
     return _opened(workspace_file(path))
 
 
 def _opened(path: Path) -> Workspace:
-    """Read a workspace file. With --policy-from, cache the result for the command, and print the local policy changes
-    that are ignored."""
+    """Read a workspace file.
+
+    With --policy-from, cache the result for the command, and print the local policy changes that are ignored.
+    """
     from typer._click.globals import get_current_context
 
     from patchstack.workspace import read_workspace
@@ -135,7 +143,7 @@ def _opened(path: Path) -> Workspace:
 
 
 def work_alone(path: Path | None, doing: str) -> None:
-    """Lock the workspace until the end of this command. `doing` is shown to other commands that wait for the lock."""
+    """Lock the workspace until the end of this command. Commands that wait for the lock show `doing`."""
     from typer._click.globals import get_current_context
 
     from patchstack.workspace.alone import alone_in
@@ -145,7 +153,7 @@ def work_alone(path: Path | None, doing: str) -> None:
 
 
 def nearest_workspace(path: Path | None) -> Workspace | None:
-    """Return the named workspace, or the nearest workspace. Return None if none exists."""
+    """Return the named or the nearest workspace. Return None if no workspace exists."""
     from patchstack.workspace import find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -155,7 +163,9 @@ def nearest_workspace(path: Path | None) -> Workspace | None:
 def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
     """Return the engine that the user chose, or Docker if none is chosen.
 
-    `spec`, from the command line, has priority, then PATCHSTACK_ENGINE, then the workspace.
+    The engine from the command line (`spec`) has priority, then PATCHSTACK_ENGINE, then the engine of the workspace.
+
+
     """
     from patchstack.engine.choose import open_engine
 
@@ -166,7 +176,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
         raise JobRefused(
             "code from a change does not run on this machine: the engine host has no sandbox",
-            hint="--engine host on the command line, if the machine is made for it; else --engine docker",
+            hint="use --engine docker; or --engine host, if this machine may run untrusted code",
         )
     if named == "host" and (os.environ.get("CI") or (workspace is not None and workspace.policy is not None)):
         from patchstack.engine.host.apart import NOT_APART, apart
@@ -178,8 +188,10 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
-    """Return the named series, or the only series. Raises `UsageError` if the workspace has several series and none was
-    named."""
+    """Return the named series, or the only series.
+
+    Raises `UsageError` if the workspace has several series and none was named.
+    """
     chosen = workspace.select(names)
     if len(chosen) > 1:
         raise AmbiguousName(
@@ -198,9 +210,11 @@ def chosen_series(
     fork: str | None = None,
     fork_ref: str | None = None,
 ) -> tuple[SeriesConfig, ...]:
-    """Return the series of the workspace, or the series that the options describe. `upstream` alone replaces the
-    upstream of the workspace's series. Raises `UsageError` if the options mix a workspace's series with a described
-    series."""
+    """Return the chosen series of the workspace, or the series that the options describe.
+
+    Without `patches`, `upstream` replaces the upstream of the workspace's series. Raises `UsageError` if the options
+    mix a series of the workspace with a described series.
+    """
     from patchstack.workspace import SeriesConfig
 
     by_hand = {"--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
@@ -208,7 +222,7 @@ def chosen_series(
         given = [option for option, value in by_hand.items() if value is not None]
         if given:
             raise OptionConflict(
-                f"{', '.join(given)} without --patches", hint="they describe a series without a workspace"
+                f"{', '.join(given)} cannot be used without --patches", hint="add --patches DIR to describe a series"
             )
         configs = the_workspace(workspace).select(names)
         return configs if upstream is None else tuple(_with_upstream(config, upstream) for config in configs)
@@ -216,14 +230,12 @@ def chosen_series(
         raise OptionConflict("give a series of the workspace or --patches, not both")
     if pin is None:
         raise OptionConflict(
-            "--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against"
+            "--patches needs --pin", hint="add --pin SHA, the upstream commit to which the patches apply"
         )
     if upstream is None and fork is None:
-        raise OptionConflict(
-            "--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin"
-        )
+        raise OptionConflict("--patches needs --upstream", hint="add --upstream REPO, a clone or URL that has the pin")
     if (fork is None) != (fork_ref is None):
-        raise OptionConflict("--fork and --fork-ref go together", hint="--fork REPO --fork-ref REF")
+        raise OptionConflict("--fork and --fork-ref must be used together", hint="--fork REPO --fork-ref REF")
     return (
         SeriesConfig(
             name=patches.resolve().name,

@@ -24,18 +24,23 @@ NumberArgument = Annotated[
 
 def park_command(
     number: NumberArgument,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why it is taken out; the lock keeps it.")],
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why the patch is removed. The reason is stored in the lock.")
+    ],
     series: SeriesOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.sync/1 document.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Take a patch out of the series for now: the fork gets a new branch without it, the lock keeps it. Nothing is
-    pushed, and the old branch does not change. Stops at a conflict as sync does."""
+    """Remove a patch from the series temporarily.
+
+    Creates a new branch of the fork without the patch, and stores the patch in the lock. Nothing is pushed, and the old
+    branch does not change. Stops at a conflict, like sync.
+    """
     from patchstack.workflow.sync.parking import Parking
 
     if not why.strip():
-        raise ReasonMissing("--why is empty", hint="the reason is kept in the lock")
+        raise ReasonMissing("--why is empty", hint="give a reason, which is stored in the lock: --why TEXT")
     _carried_out(Parking(number=number, why=why.strip()), series, workspace, offline=offline, json=json)
 
 
@@ -46,7 +51,10 @@ def unpark_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Bring a parked patch back to its place: the fork gets a new branch with it. Stops at a conflict as sync does."""
+    """Restore a parked patch at its old position.
+
+    Creates a new branch of the fork that includes the patch. Stops at a conflict, like sync.
+    """
     from patchstack.workflow.sync.parking import Parking
 
     _carried_out(Parking(number=number, back=True), series, workspace, offline=offline, json=json)
@@ -68,7 +76,7 @@ def _carried_out(parking: Parking, series: str | None, workspace: Path | None, *
     if json:
         print(sync_document(state).line)
         return
-    what = "is back" if parking.back else "is parked"
+    what = "is restored" if parking.back else "is parked"
     count = patch_count(state.report["patch_count"]) if state.report else "the series"
     where = f"; branch {state.branch} at {state.head[:12]} in {bench.config.fork}" if bench.config.fork else ""
     print(f"{state.series}: patch {parking.number:04d} {what}; {count} written to {bench.config.patches}{where}")

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def connected(spec: str | None, workspace: Workspace | None) -> Iterator[Connection]:
-    """Yield a connection to the named engine during the block. A second connection is used to wait for the GPU."""
+    """Yield a connection to an engine, which is closed at the end of the block.
+
+    The connection can open a second one to wait for the GPU.
+    """
     from patchstack.workflow.machine import Connection
 
     with contextlib.closing(open_chosen_engine(spec, workspace)) as engine:
@@ -38,7 +41,7 @@ def proving_machine(
     again: bool = False,
     recorded: Recorded | None = None,
 ) -> Iterator[ProvingMachine]:
-    """Yield the machine for candidates of a series. Builds show their progress on this terminal."""
+    """Yield the machine that proves candidates of a series. Builds show their progress on this terminal."""
     from patchstack.builds.inputs.variant import load_variants, series_variant
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.machine import ProvingMachine

@@ -1,4 +1,4 @@
-"""`patchstack refresh`: copy patches that need fuzz, with the current context of the files."""
+"""`patchstack refresh`: copy a series, and refresh the context of patches that need fuzz."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ def refresh_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write copies of a series into a new directory: a patch that applies only with fuzz, as in quilt, gets the current
-    context of its files. The originals do not change."""
+    """Write refreshed copies of a series into a new directory.
+
+    As with quilt refresh, a patch that applies only with fuzz gets the current context of its files. The originals do
+    not change.
+    """
     from patchstack.git.overlay import TreeOverlay
     from patchstack.series.files.directory import configured_series
     from patchstack.series.mirror.refresh import refresh
@@ -52,7 +55,9 @@ def refresh_command(
     *names, last = words
     configs = chosen_series(names, workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
-        raise OptionConflict("refresh takes one series", hint=f"name one of {', '.join(one.name for one in configs)}")
+        raise OptionConflict(
+            "refresh handles only one series", hint=f"name one of {', '.join(one.name for one in configs)}"
+        )
     [config] = configs
     series = configured_series(config)
     sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=series)
@@ -67,7 +72,7 @@ def refresh_command(
     else:
         _print(config.name, done)
     if done.changed:
-        talk("note: review the refreshed patches: with fuzz a hunk may go to a wrong place")
+        talk("note: review the refreshed patches, because fuzz may place a hunk at a wrong line")
 
 
 def _print(name: str, done: Refreshed) -> None:

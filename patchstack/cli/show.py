@@ -1,4 +1,4 @@
-"""`patchstack show`: one patch, with its metadata and its diff in context."""
+"""`patchstack show`: show one patch, with its metadata and its diff in context."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ def show_command(
         typer.Argument(
             metavar="[SERIES] N",
             autocompletion=complete_series_or_number,
-            help="The patch's number or name, after its series if there are several.",
+            help="The number or name of the patch. If there are several series, name the series first.",
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.show/1 document.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No colours, even on a terminal.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print no colours, even on a terminal.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show the patch numbered N: its commit, tree, trailers and files, and the diff in its context. Writes nothing."""
+    """Show the patch with number N: its commit, tree, trailers and files, and its diff in context. Writes nothing."""
     from patchstack.git.objects import NotARepository
     from patchstack.report.documents.show import show_document
     from patchstack.report.show import print_shown
     from patchstack.series.status.status import examine
 
     if len(what) > 2:
-        raise OptionConflict(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
+        raise OptionConflict(
+            f"show needs a series and one number, not {' '.join(what)}", hint="patchstack show SERIES N"
+        )
     config = one_series(the_workspace(workspace), what[:-1])
     patch = _patch(config, what[-1])
     found = None
@@ -64,7 +66,7 @@ def _patch(config: SeriesConfig, which: str) -> PatchFile:
     found = configured_series(config).up_to(which).patches
     if not found:
         raise BadValue(
-            f"{config.name}: no patch has number 0", hint="0 is the pin; patchstack status --patches lists them"
+            f"{config.name}: no patch has number 0", hint="0 is the pin; patchstack status --patches lists the patches"
         )
     return found[-1]
 
@@ -101,9 +103,11 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
 
 
 def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> tuple[str | None, str | None]:
-    """Return the fork commit of a patch, and where the commit id was found.
+    """Return the fork commit of a patch, and the place where its id was found.
 
     The id comes from the comparison, the lock, or the header of the patch.
+
+
     """
     if mirrored and found is not None:
         return mirrored, found.config.expect

@@ -1,4 +1,4 @@
-"""`patchstack status`: one screen per series."""
+"""`patchstack status`: show the state of each series on one screen."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 def status_command(
     series: SeriesArgument = None,
-    surface: Annotated[bool, typer.Option("--surface", help="Show every file the series touches or adds.")] = False,
+    surface: Annotated[
+        bool, typer.Option("--surface", help="Show every file that the series changes or adds.")
+    ] = False,
     patches: Annotated[
-        bool, typer.Option("--patches", help="Show every patch with the metadata of its commit's trailers.")
+        bool, typer.Option("--patches", help="Show every patch with the metadata from its trailers.")
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.status/1 document, one line per series.")

@@ -1,4 +1,4 @@
-"""`patchstack sync`: bring the fork onto a new pin, patch by patch."""
+"""`patchstack sync`: move the fork onto a new pin, patch by patch."""
 
 from __future__ import annotations
 
@@ -43,23 +43,28 @@ def sync_command(
         bool,
         typer.Option(
             "--continue",
-            help="Continue after a resolved conflict, a killed run, or failed checks of --accept.",
+            help="Continue after a resolved conflict, an interrupted run, or failed checks of --accept.",
         ),
     ] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave the current patch out for now.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Skip the current patch for now.")] = False,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Let --skip, --drop or --retry discard work made by hand; a ref keeps it.")
+        bool,
+        typer.Option(
+            "--discard", help="Let --skip, --drop or --retry discard work made by hand. A ref keeps this work."
+        ),
     ] = False,
     drop: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="N", autocompletion=complete_number, help="Leave patch N out permanently. Repeatable; needs --why."
+            metavar="N", autocompletion=complete_number, help="Drop patch N permanently. Repeatable; needs --why."
         ),
     ] = None,
     why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason for --drop, which is recorded.")] = None,
     retry: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", autocompletion=complete_number, help="Try the left-out patch N again. Repeatable."),
+        typer.Option(
+            metavar="N", autocompletion=complete_number, help="Try the skipped or dropped patch N again. Repeatable."
+        ),
     ] = None,
     edit: Annotated[
         list[str] | None,
@@ -67,42 +72,49 @@ def sync_command(
     ] = None,
     exec_: Annotated[
         str | None,
-        typer.Option("--exec", metavar="CMD", help="Run CMD after each patch, without a shell; stop if it fails."),
+        typer.Option("--exec", metavar="CMD", help="Run CMD after each patch, without a shell. Stop if it fails."),
     ] = None,
     drop_landed: Annotated[
         bool,
         typer.Option(
-            "--drop-landed", help="Leave out patches that upstream already has, according to canary; recorded."
+            "--drop-landed",
+            help="Drop patches that upstream already has, according to canary. The reasons are recorded.",
         ),
     ] = False,
     unattended: Annotated[
         bool,
         typer.Option(
             "--unattended",
-            help="Run to the end: conflicting patches are left out, and both sides are stored. The branch "
-            "keeps the name of the fork's.",
+            help="Run to the end. Conflicting patches are skipped, and both sides are stored. The branch "
+            "has the same name as the fork's branch.",
         ),
     ] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Abort the sync and restore the previous state.")] = False,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Add the branch to the fork, write the series, move the pin.")
+        bool, typer.Option("--accept", help="Add the branch to the fork, write the series, and move the pin.")
     ] = False,
     worktree: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The work directory [default: next to the workspace].")
     ] = None,
     branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The new branch [default: the fork's, with -sync- and the pin].")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The new branch [default: the name of the fork's branch, with -sync- and the pin]."
+        ),
     ] = None,
     engine: EngineOption = None,
     unproven: Annotated[
-        list[str] | None, typer.Option(metavar="PROOF", help="Let this proof of the build stay INVALID. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="PROOF", help="Accept this proof of the build even if it is INVALID. Repeatable."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.sync/1 document.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Bring the fork onto a newer upstream commit, on a new branch in a separate repository. The fork's branch never
-    changes, and only --accept moves the pin. Without an option, show the state of the sync."""
+    """Move the fork onto a newer upstream commit, on a new branch in a separate repository.
+
+    The fork's branch never changes, and only --accept moves the pin. Without options, show the state of the sync.
+    """
     from patchstack.workflow.sync.order import SyncOrder, check_order
 
     order = SyncOrder(
@@ -145,13 +157,13 @@ def _step(work: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
     with task(f"sync {work.config.name}"):
         state = take_step(work, order)
     if state is None:
-        talk(f"{work.config.name}: the pin is already {order.to}: nothing to do")
+        talk(f"{work.config.name}: the pin is already {order.to}, so there is nothing to do")
         return
     show(state, json=json)
 
 
 def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
-    """Return the directories for a sync of a series."""
+    """Return the workspace of a series for a sync."""
     from patchstack.workflow.sync.workspace import SyncWorkspace
 
     found = the_workspace(workspace)
@@ -165,8 +177,11 @@ def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> 
 
 
 def show(state: SyncState, *, json: bool) -> None:
-    """Print the state of a sync. Exit with 1 if the sync is not ready. If an earlier --accept was stopped by checks,
-    exit with the exit code of their verdict."""
+    """Print the state of a sync.
+
+    Exit with 1 if the sync is not ready. If checks stopped an earlier --accept, exit with the exit code of their
+    verdict.
+    """
     from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
@@ -208,7 +223,7 @@ def _words(command: str | None) -> tuple[str, ...]:
     except ValueError as error:
         raise BadValue(f"--exec {command!r}: {error}") from error
     if not words:
-        raise BadValue("--exec is empty")
+        raise BadValue("--exec is empty", hint="for example: --exec 'make test'")
     return words
 
 
@@ -230,14 +245,16 @@ def _was_accepted(work: SyncWorkspace) -> bool:
 
 
 def _suite(work: SyncWorkspace) -> Suite | None:
-    """Return the suite that the policy names. Raises `UsageError` if the suite does not exist, or if no variant to
-    build is given."""
+    """Return the suite that the policy names, if any.
+
+    Raises `UsageError` if the suite does not exist, or if no variant to build is given.
+    """
     if work.config.sync_suite is None:
         return None
     if work.config.variant is None:
         raise AmbiguousName(
-            f"suite {work.config.sync_suite} needs a build of {work.config.name}, and no variant is named",
-            hint=f"variant: NAME in {work.workspace.path}, below the series",
+            f"suite {work.config.sync_suite} needs a build of {work.config.name}, but no variant is named",
+            hint=f"set variant: NAME for the series in {work.workspace.path}",
         )
     from patchstack.gates.suite import find_suite, read_suites
 
@@ -285,14 +302,14 @@ def _accept(work: SyncWorkspace, engine: str | None, unproven: frozenset[str], *
         fork = work.config.fork
         where = f"; branch {state.branch} at {state.head[:12]} in {fork}" if fork else ""
         print(f"{state.series}: the pin is {state.to}; {count} written to {work.config.patches}{where}")
-    talk(f"the record, with every reason, is {done.record}")
+    talk(f"recorded the sync, with every reason, in {done.record}")
     if done.kept is not None:
-        talk(f"note: {done.kept} was not removed, {_kept(work, state)}")
+        talk(f"note: {done.kept} was not removed, because {_kept(work, state)}")
     written = f"{work.config.patches}, {work.workspace.path} and .patchstack"
     talk(f"next: patchstack verify {state.series}, and commit {written}")
 
 
 def _kept(work: SyncWorkspace, state: SyncState) -> str:
     if work.config.fork is None:
-        return f"as the only repository with branch {state.branch}: it can be the fork of the workspace"
-    return "as it holds files that git does not know, or work that was discarded"
+        return f"it is the only repository with branch {state.branch}; it can be the fork of the workspace"
+    return "it contains untracked files or discarded work"

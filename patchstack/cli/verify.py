@@ -60,14 +60,18 @@ def verify_command(
         str | None, typer.Option(metavar="SHA", help="The expected tree of the whole series.")
     ] = None,
     expect: Annotated[
-        str | None, typer.Option(metavar="fork|lock", help="What to compare with, instead of the workspace's setting.")
+        str | None,
+        typer.Option(metavar="fork|lock", help="The side to compare with, instead of the workspace's setting."),
     ] = None,
     apply_only: Annotated[bool, typer.Option("--apply-only", help="Only check whether every patch applies.")] = False,
     tree_only: Annotated[
-        bool, typer.Option("--tree-only", help="Compare only the last tree, not every prefix (a fork with merges).")
+        bool,
+        typer.Option(
+            "--tree-only", help="Compare only the last tree, not every prefix. Use it for a fork with merges."
+        ),
     ] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Continue after a patch that does not apply, without it.")
+        bool, typer.Option("--keep-going", help="Skip a patch that does not apply, and continue.")
     ] = False,
     strip: StripOption = None,
     checks: ChecksOption = False,
@@ -81,8 +85,10 @@ def verify_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Prove that pin + series = fork: compare the tree after every patch with its fork commit. Writes nothing, except
-    with --record."""
+    """Prove that pin + series = fork: compare the tree after every patch with its fork commit.
+
+    Writes nothing, except with --record.
+    """
     from patchstack.series.verify.verify import prove_series
 
     _check_expectations(expect, expect_tree, apply_only=apply_only, tree_only=tree_only)
@@ -91,7 +97,7 @@ def verify_command(
     )
     configs = _expecting(configs, expect) if expect is not None else configs
     if expect_tree is not None and len(configs) > 1:
-        raise OptionConflict("--expect-tree is for one series", hint="name the series it belongs to")
+        raise OptionConflict("--expect-tree is for one series", hint="name the series to which the tree belongs")
     looked = _checking(configs, checks, record, why, policy)
     cache, opened = open_cache(offline=offline), engine_of(engine, workspace)
     verified = functools.partial(prove_series, cache=cache, expect_tree=expect_tree, strip=strip)
@@ -110,15 +116,17 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise BadValue(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
-        hint = "leave out --expect, --expect-tree and --tree-only, or it"
-        raise OptionConflict("--apply-only compares with nothing", hint=hint)
+        hint = "omit --apply-only, or omit --expect, --expect-tree and --tree-only"
+        raise OptionConflict("--apply-only compares no trees", hint=hint)
 
 
 def _checking(
     configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None, policy: str | None
 ) -> bool:
-    """Return whether to run checks. Raises `UsageError` if no checks are configured, and `ConfigError` for unusable
-    checks."""
+    """Return whether to run checks.
+
+    Raises `UsageError` if no checks are configured, and `ConfigError` if the checks cannot be used.
+    """
     check_recording(configs, record, why, policy)
     if not checks and record is None:
         return False
@@ -129,14 +137,17 @@ def _checking(
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
-    """Return the series, set to compare only with the fork or only with the lock. Raises `UsageError` for a series
-    without a fork."""
+    """Return copies of the series that are compared only with the fork, or only with the lock.
+
+    Raises `UsageError` if a series has no fork to compare with.
+    """
     if expect not in ("fork", "lock"):
         raise BadValue(f"--expect {expect} is neither fork nor lock")
     without = [config.name for config in configs if config.fork is None]
     if expect == "fork" and without:
         raise CloneNeeded(
-            f"there is no fork to expect for {', '.join(without)}", hint="name fork and fork_ref in the workspace"
+            f"{', '.join(without)} cannot be compared with a fork: no fork is configured",
+            hint="set fork and fork_ref in the workspace",
         )
     return tuple(replace(config, expect=expect) for config in configs)
 
@@ -152,7 +163,7 @@ def _print_error(name: str, error: PatchstackError) -> None:
 
 
 def show(result: Verification) -> None:
-    """Print the table, the result line and explanations. Warnings are printed on stderr."""
+    """Print the table, the result line and explanations on stdout, and warnings on stderr."""
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
     from patchstack.report.verify import explanation, truth, verify_table
@@ -179,8 +190,8 @@ def _reported(
     if result.holds is None and not apply_only:
         complain_of(
             NothingToCompare(
-                "nothing to compare the applied tree with",
-                hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"
+                "there is nothing to compare the applied tree with",
+                hint=f"write series.lock with patchstack export {config.name}, or compare with the fork: --expect fork"
                 if config.listed and config.fork is not None
                 else "give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock next to the patches, "
                 "or use --apply-only",

@@ -213,7 +213,7 @@ def test_a_file_that_says_pass_is_no_option_any_more(toy: Toy, tmp_path: Path) -
     result.write_text('{"verdict": "PASS"}')
     code, _, stderr = accept(toy, "--benchmark", str(result))
     assert code == 2
-    assert "error: --benchmark is no longer an option: a file that says PASS proves nothing" in stderr
+    assert "error: --benchmark was removed: a file that says PASS proves nothing" in stderr
     assert "hint: accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml" in stderr
 
 

@@ -348,7 +348,7 @@ def test_gc_removes_what_was_not_used_for_long(toy: Toy) -> None:
         (["--memory", "much"], 2, "--memory much is not a size"),
         (["--time", "soon"], 2, "--time soon is not a time"),
         (["--source", "."], 2, "no variant given"),
-        (["--source", ".", "--at", "1"], 2, "--source is a whole tree: leave out --at"),
+        (["--source", ".", "--at", "1"], 2, "--source cannot be combined with --at"),
         (["--platform", "linux/riscv64"], 3, "not linux/riscv64"),
         (["--define", "1x=2"], 2, "1x is not a valid name"),
         (["--older-than", "3"], 2, "--older-than needs --gc"),

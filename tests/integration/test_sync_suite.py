@@ -177,7 +177,7 @@ def test_a_suite_without_a_variant_to_build_is_told_before_the_work(syncing: Syn
     syncing.edit("    variant: cpu\n", "")
     ran = syncing.run("sync", "--to", "main")
     assert ran.code == 2
-    assert "error: suite quick needs a build of toy, and no variant is named" in ran.stderr
+    assert "error: suite quick needs a build of toy, but no variant is named" in ran.stderr
     assert not (syncing.toy.root / ".patchstack").exists()
 
 

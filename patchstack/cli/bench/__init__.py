@@ -1,1 +1,1 @@
-"""`patchstack bench`: comparisons of two sides, with one module for each command."""
+"""Implement `patchstack bench`, the comparison of two sides, with one module for each command."""

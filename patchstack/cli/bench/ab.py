@@ -1,4 +1,4 @@
-"""`patchstack bench ab` and `patchstack bench noise`."""
+"""`patchstack bench ab` and `patchstack bench noise`: compare two sides, or a side with itself."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ WorkloadOption = Annotated[
         "--workload",
         "-w",
         metavar="NAME",
-        help="A workload of patchstack.yaml; or prefill, decode, batched, llama-bench, ops, command, serve:METRIC.",
+        help="A workload of patchstack.yaml, or prefill, decode, batched, llama-bench, ops, command, serve:METRIC.",
     ),
 ]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", metavar="FILE", help="The model: a file, or a name of models:.")
+    str | None,
+    typer.Option("--model", metavar="FILE", help="The model: a file, or a name under models: in patchstack.yaml."),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="K=V", help="A setting of the workload: npl=32,128. Repeatable."),
+    typer.Option("--set", metavar="K=V", help="A setting of the workload, such as npl=32,128. Repeatable."),
 ]
 BinOption = Annotated[Path | None, typer.Option("--bin", metavar="DIR", help="The programs of both sides.")]
 BuildOption = Annotated[str | None, typer.Option("--build", metavar="KEY", help="The build of both sides.")]
@@ -56,18 +57,25 @@ PairsOption = Annotated[int, typer.Option("--pairs", metavar="N", min=1, max=100
 ReferenceOption = Annotated[
     str | None,
     typer.Option(
-        "--reference", metavar="SIDE", help="Programs of the reference runs: the pin's build [default: those of A]."
+        "--reference",
+        metavar="SIDE",
+        help="The programs of the reference runs, such as the pin's build [default: the programs of A].",
     ),
 ]
-NoReferenceOption = Annotated[bool, typer.Option("--no-reference", help="Run no reference: no pair is thrown away.")]
+NoReferenceOption = Annotated[
+    bool, typer.Option("--no-reference", help="Run no reference, so that no pair is discarded.")
+]
 WithinOption = Annotated[
     float,
     typer.Option(
-        "--reference-within", metavar="FRACTION", min=0.001, help="How far the reference runs of a pair may differ."
+        "--reference-within",
+        metavar="FRACTION",
+        min=0.001,
+        help="The maximum difference between the reference runs of a pair.",
     ),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", metavar="N", min=0, help="The seed of the coins [default: drawn].")
+    int | None, typer.Option("--seed", metavar="N", min=0, help="The seed of the coin flips [default: random].")
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and run nothing.")]
 
@@ -80,23 +88,29 @@ def ab_command(
     build: BuildOption = None,
     switch: Annotated[
         list[str] | None,
-        typer.Option("--switch", metavar="NAME=VALUE", help="A variable that B has and A lacks. Repeatable."),
+        typer.Option(
+            "--switch", metavar="NAME=VALUE", help="An environment variable that B has and A lacks. Repeatable."
+        ),
     ] = None,
     a_env: Annotated[
-        list[str] | None, typer.Option("--a-env", metavar="NAME=VALUE", help="A variable of side A. Repeatable.")
+        list[str] | None,
+        typer.Option("--a-env", metavar="NAME=VALUE", help="An environment variable for side A. Repeatable."),
     ] = None,
     b_env: Annotated[
-        list[str] | None, typer.Option("--b-env", metavar="NAME=VALUE", help="A variable of side B. Repeatable.")
+        list[str] | None,
+        typer.Option("--b-env", metavar="NAME=VALUE", help="An environment variable for side B. Repeatable."),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of both sides. Repeatable.")
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for both sides. Repeatable."),
     ] = None,
     model: ModelOption = None,
     setting: SetOption = None,
     demand: Annotated[Demand | None, typer.Option("--demand", help="Exit with 1 if the demand is not met.")] = None,
     pairs: PairsOption = MOST_PAIRS,
     alpha: Annotated[
-        float, typer.Option("--alpha", metavar="P", min=1e-6, max=0.2, help="The chance of a false statement.")
+        float,
+        typer.Option("--alpha", metavar="P", min=1e-6, max=0.2, help="The maximum probability of a false statement."),
     ] = ALPHA,
     reference: ReferenceOption = None,
     no_reference: NoReferenceOption = False,
@@ -113,9 +127,12 @@ def ab_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Compare two sides by pairs of new processes in random order. Stops when the outcome is decided: keep, reject, or
-    no difference seen after the maximum number of pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1
-    if that is not met. Writes the plan and the runs, so that `bench resume` can continue."""
+    """Compare two sides by pairs of new processes in random order.
+
+    Stops when the outcome is decided: keep, reject, or no difference seen after the maximum number of pairs. Exits with
+    0 if the outcome is decided, and with 4 if it is INVALID or undecided. With --demand, exits with 1 if the demand is
+    not met. The plan and the runs are stored, so that `bench resume` can continue.
+    """
     _run(
         _WorkloadOptions(workload, model=model, settings=setting, demand=demand, env=env),
         _named_sides(bin, build, a, b),
@@ -129,12 +146,12 @@ def ab_command(
 
 
 def _named_sides(bin: Path | None, build: str | None, a: str | None, b: str | None) -> tuple[str, str]:  # noqa: A002
-    """Return the two sides. Raises `UsageError` unless each is named exactly once."""
+    """Return the two sides. Raises `UsageError` unless each side is named exactly once."""
     both = str(bin) if bin is not None else build
     if bin is not None and build is not None:
         raise OptionConflict("give --bin or --build, not both")
     if both is not None and (a is not None or b is not None):
-        raise OptionConflict("--bin and --build name both sides: leave out --a and --b")
+        raise OptionConflict("--bin and --build name both sides, so they cannot be combined with --a or --b")
     if both is None and (a is None or b is None):
         raise AmbiguousName("which sides?", hint="--a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE")
     return a or both or "", b or both or ""
@@ -145,7 +162,8 @@ def noise_command(
     bin: BinOption = None,  # noqa: A002  (the option's name)
     build: BuildOption = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of the side. Repeatable.")
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for the side. Repeatable."),
     ] = None,
     model: ModelOption = None,
     setting: SetOption = None,
@@ -164,8 +182,11 @@ def noise_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Compare a side with itself: the noise of the machine, the effect of running second, and the similarity of
-    successive runs. All pairs run. Exits with 0 if it was judged, 4 for INVALID."""
+    """Compare a side with itself to measure the noise of the machine.
+
+    Also shows the effect of running second, and the similarity of successive runs. All pairs are run. Exits with 0 if
+    the comparison could be judged, otherwise with 4.
+    """
     what = str(bin) if bin is not None else build
     if what is None or (bin is not None and build is not None):
         raise AmbiguousName("which side?", hint="--bin DIR, or --build KEY")
@@ -236,10 +257,12 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Return the build keys of the sides that name a series. The keys of the dict are the sides as the user wrote them.
+    """Return the build keys of the sides that name a series, by the text of the side.
 
-    Missing builds are made. A dry run only prints the missing builds and exits, because a plan needs the built
+    Missing builds are created. A dry run only prints the missing builds and exits, because a plan needs the built
     programs.
+
+
     """
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen
@@ -255,7 +278,7 @@ def _built(
         if missing and dry_run:
             for one in missing:
                 print(f"  build      {one.side.text}: {one.key[:12]}, to be built")
-            print("  plan       needs these builds: patchstack bench ab makes them first")
+            print("  plan needs these builds; patchstack bench ab builds them first")
             raise typer.Exit(int(Exit.HOLDS))
         with BuildScreen() as screen:
             return {one.side.text: build_side(one, connection.engine, screen) for one in builds}

@@ -34,30 +34,37 @@ def difference_command(
     side: Annotated[
         str | None, typer.Argument(metavar="SIDE", help="A build's key, or a directory of programs.")
     ] = None,
-    model: Annotated[Path | None, typer.Option("--model", metavar="FILE", help="The model of the sides.")] = None,
+    model: Annotated[Path | None, typer.Option("--model", metavar="FILE", help="The model that the sides run.")] = None,
     command: Annotated[
         str | None,
         typer.Option(
-            "--command", metavar="TEXT", help="Another engine's command, which is timed; must contain {tokens}."
+            "--command", metavar="TEXT", help="A command of another engine to time. It must contain {tokens}."
         ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="SIDE", help="Another side: also print the ratio.")
+        str | None,
+        typer.Option("--against", metavar="SIDE", help="A second side. The ratio of the rates is also printed."),
     ] = None,
     tokens: Annotated[str, typer.Option(metavar="N,N", help="Two numbers of generated tokens.")] = "16,64",
-    streams: Annotated[int, typer.Option(metavar="N", min=1, help="How many sequences at once.")] = 32,
-    prompt: Annotated[int, typer.Option(metavar="N", min=1, help="Prompt tokens of each sequence.")] = 128,
-    repeats: Annotated[int, typer.Option(metavar="N", min=2, max=100, help="Runs of each length.")] = 4,
+    streams: Annotated[int, typer.Option(metavar="N", min=1, help="The number of concurrent sequences.")] = 32,
+    prompt: Annotated[
+        int, typer.Option(metavar="N", min=1, help="The number of prompt tokens in each sequence.")
+    ] = 128,
+    repeats: Annotated[int, typer.Option(metavar="N", min=2, max=100, help="The number of runs for each length.")] = 4,
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of both sides. Repeatable.")
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for both sides. Repeatable."),
     ] = None,
     engine: EngineOption = None,
     image: ImageOption = None,
     allow: AllowOption = None,
     library_path: LibrariesOption = None,
 ) -> None:
-    """Measure decoding as n(g2 - g1)/(T2 - T1): prefill and the start of a run cancel. INVALID (exit 4) unless T2 - T1
-    is five times its noise. The result is not a verdict; `bench ab` gives one."""
+    """Measure the decode rate as n(g2 - g1)/(T2 - T1).
+
+    In this difference, the times of prefill and of the start of a run cancel out. The result is INVALID (exit 4) unless
+    T2 - T1 is at least five times its noise. The result is not a verdict. For a verdict, use `bench ab`.
+    """
     lengths, of_both = _lengths(tokens), variables("--env", env)
     sides = [one for one in (side, against) if one is not None]
     found = []
@@ -67,7 +74,7 @@ def difference_command(
     if command is not None:
         found.append(_of_command(command, of_both, streams, lengths, repeats))
     if not found:
-        raise BadValue("nothing to measure", hint="SIDE, or --command TEXT")
+        raise BadValue("there is nothing to measure", hint="name a SIDE, or add --command TEXT")
     if any(one.problem for one in found):
         raise typer.Exit(int(Exit.INVALID))
     if len(found) == 2:
@@ -86,7 +93,7 @@ class _Place:
 
 def _model(model: Path | None) -> Path:
     if model is None:
-        raise BadValue("a side needs a model", hint="--model FILE")
+        raise BadValue("a side needs a model", hint="add --model FILE")
     return model
 
 
@@ -135,16 +142,16 @@ def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int
     except ValueError as error:
         raise BadValue(f"--command {text}: {error}") from error
     if not words:
-        raise BadValue("--command is empty")
+        raise BadValue("--command is empty", hint="give a command line that contains {tokens}")
     found = measure_command(words, env=env, streams=streams, tokens=lengths, repeats=repeats)
     return _told(words[0], found)
 
 
 def _lengths(text: str) -> tuple[int, int]:
-    """Parse two token counts, as in `16,64`. Raises `UsageError` unless both are above 0."""
+    """Parse two token counts, as in `16,64`. Raises `UsageError` unless both are positive."""
     words = text.split(",")
     if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise BadValue(f"--tokens {text}: two whole numbers above 0, as in 16,64")
+        raise BadValue(f"--tokens {text} is not a pair of positive whole numbers, as in 16,64")
     return int(words[0]), int(words[1])
 
 

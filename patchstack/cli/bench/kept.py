@@ -1,4 +1,4 @@
-"""`patchstack bench resume`, `show` and `list`: stored comparisons."""
+"""`patchstack bench resume`, `show`, `pack`, `unpack` and `list`: work with stored comparisons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def resume_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Continue a comparison that was stopped, with the same plan and coins. Finished runs are not run again."""
+    """Continue a comparison that was stopped, with the same plan and the same coin flips.
+
+    Finished runs are not repeated.
+    """
     from patchstack.bench.plan import read_plan
     from patchstack.workflow.bench import compare
 
@@ -62,14 +65,17 @@ def show_command(
     margin: Annotated[
         float | None,
         typer.Option(
-            metavar="FRACTION", min=0, max=0.5, help="A different margin for primary rows, marked as not planned."
+            metavar="FRACTION",
+            min=0,
+            max=0.5,
+            help="A different margin for primary rows. The result is marked as not planned.",
         ),
     ] = None,
     json: JsonOption = False,
     markdown: MarkdownOption = None,
     html: HtmlOption = None,
 ) -> None:
-    """Judge a comparison again from its runs. Runs nothing. Exits as `bench ab` does."""
+    """Judge a comparison again from its runs. Runs nothing. Exits with the same status as `bench ab`."""
     from patchstack.workflow.bench import read_comparison
 
     directory, observations = found_comparison(comparison)
@@ -81,7 +87,7 @@ def pack_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     comparison: ComparisonArgument = None,
 ) -> None:
-    """Write a comparison with all its runs into one file, for another machine. Runs nothing."""
+    """Write a comparison with all its runs to one file for another machine. Runs nothing."""
     from patchstack.bench.bundle import pack
     from patchstack.builds.record.store import Store
     from patchstack.files.places import cache_places
@@ -94,8 +100,13 @@ def pack_command(
     print(f"{progress.plan.comparison}: {len(progress.pairs)} pairs, {progress.judged.outcome}")
 
 
-def unpack_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `bench pack`.")]) -> None:
-    """Add a comparison from another machine, with all its runs, and judge it again. Exits as `bench ab` does."""
+def unpack_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `bench pack` wrote.")],
+) -> None:
+    """Add a comparison from another machine, with all its runs, and judge it again.
+
+    Exits with the same status as `bench ab`.
+    """
     from patchstack.bench.bundle import read_packed, unpack
     from patchstack.workflow.bench import read_comparison
 
@@ -118,6 +129,6 @@ def list_command() -> None:
         count = f"{pair_count(directory)} of {plan.most}"
         rows.append([plan.comparison, plan.made[:16], plan.workload.name, count, plan.a.label, plan.b.label])
     if not rows:
-        raise NoComparison("there is no comparison yet", hint="patchstack bench ab makes one")
+        raise NoComparison("there is no comparison yet", hint="run patchstack bench ab to make one")
     titles = ("comparison", "made", "workload", "pairs", "A", "B")
     print_table(Table(titles=titles, rows=rows, styles={}, gives={"A": Give.MIDDLE, "B": Give.MIDDLE}))

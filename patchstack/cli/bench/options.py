@@ -1,4 +1,4 @@
-"""Options of the bench commands, the directories of stored comparisons, and the output of a comparison."""
+"""Define what the bench commands share: options, the directories of stored comparisons, and the output."""
 
 from __future__ import annotations
 
@@ -22,27 +22,39 @@ if TYPE_CHECKING:
 
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", metavar="ENGINE", help="Where it runs: host, docker, ssh://USER@HOST [default: host]."),
+    typer.Option(
+        "--engine", metavar="ENGINE", help="Where the programs run: host, docker, ssh://USER@HOST [default: host]."
+    ),
 ]
 ImageOption = Annotated[
-    str | None, typer.Option("--image", metavar="NAME", help="The image that containers run the programs in.")
+    str | None, typer.Option("--image", metavar="NAME", help="The image for containers that run the programs.")
 ]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="CHECK", help="A check of the machine that need not hold. Repeatable."),
+    typer.Option("--allow", metavar="CHECK", help="A check of the machine that may fail. Repeatable."),
 ]
 LibrariesOption = Annotated[
     str | None,
-    typer.Option("--library-path", metavar="DIR", help="The directory of libraries that are not among the programs."),
+    typer.Option(
+        "--library-path",
+        metavar="DIR",
+        help="The directory of libraries that are not in the directory of the programs.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.bench/1 document.")]
-MarkdownOption = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown.")]
-HtmlOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write it as a page with plots ([plots]).")
+MarkdownOption = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the result as Markdown to FILE.")
 ]
-WholeOption = Annotated[bool, typer.Option("--whole", help="Run all pairs, even if it is decided.")]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Write the result as a page with plots to FILE. Needs patchstack[plots]."
+    ),
+]
+WholeOption = Annotated[bool, typer.Option("--whole", help="Run all pairs, even if the outcome is already decided.")]
 ComparisonArgument = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The comparison, or the start of its name [default: the newest].")
+    str | None,
+    typer.Argument(metavar="ID", help="The name of the comparison, or the start of the name [default: the newest]."),
 ]
 
 
@@ -55,8 +67,9 @@ def kept_places() -> tuple[Path, Observations]:
 
 
 def found_comparison(name: str | None) -> tuple[Path, Observations]:
-    """Return the directory of a comparison, and the store of its runs. The comparison is found by the start of its
-    name. If no name is given, the newest comparison is used.
+    """Return the directory of a comparison, and the store of its runs.
+
+    The comparison is found by the start of its name. If no name is given, the newest comparison is used.
 
     Raises `MissingError` if no comparison is found, and `UsageError` if several names have that start.
     """
@@ -66,9 +79,11 @@ def found_comparison(name: str | None) -> tuple[Path, Observations]:
     found = [path for path in comparisons_in(root) if name is None or path.name.startswith(name)]
     if not found:
         what = f"there is no comparison {name}" if name is not None else "there is no comparison yet"
-        raise NoComparison(what, hint="patchstack bench list names them; patchstack bench ab makes one")
+        raise NoComparison(
+            what, hint="patchstack bench list lists all comparisons; patchstack bench ab makes a new one"
+        )
     if name is not None and len(found) > 1:
-        raise AmbiguousName(f"{len(found)} comparisons begin with {name}", hint="give more of the name")
+        raise AmbiguousName(f"{len(found)} comparisons begin with {name}", hint="give a longer part of the name")
     return found[0], observations
 
 
@@ -83,7 +98,7 @@ def opened_where(
     image: str | None,
     library_path: str | None,
 ) -> Iterator[Where]:
-    """Yield the machine for a comparison. It stays open until the end of the block."""
+    """Yield the machine for a comparison. Its engine stays open until the end of the block."""
     from patchstack.workflow.bench import Where
 
     with connected(spec or "host", workspace) as connection:
@@ -98,7 +113,7 @@ def opened_where(
 
 
 def followed(states: Iterable[Progress], plan_most: int) -> Progress:
-    """Show each finished pair, and return the last state."""
+    """Show each finished pair, and return the last state of the comparison."""
     from patchstack.report.bench import pair_line
     from patchstack.report.documents.bench import bench_document
 
@@ -133,7 +148,7 @@ def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path |
 
 
 def variables(option: str, given: list[str] | None) -> dict[str, str]:
-    """Parse environment variables from NAME=VALUE. Raises `UsageError` that lists every invalid one."""
+    """Parse environment variables of the form NAME=VALUE. Raises `UsageError` that lists every invalid variable."""
     from patchstack.observe.settings import variable_problem
 
     problems, found = [], {}

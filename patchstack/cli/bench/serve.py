@@ -38,57 +38,73 @@ class PromptForm(StrEnum):
 
 def serve_command(
     url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="The server: its base, or the full path of completions.")
+        str | None,
+        typer.Option("--url", metavar="URL", help="The base URL of the server, or the full URL of its completions."),
     ] = None,
     server: Annotated[
-        str | None, typer.Option("--server", metavar="BUILD", help="Start a server of this build: a key or directory.")
+        str | None,
+        typer.Option("--server", metavar="BUILD", help="Start a server of this build (a key or a directory)."),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="The model: its name for --url, its file for --server.")
+        str,
+        typer.Option("--model", metavar="NAME", help="The model. Give its name for --url, and its file for --server."),
     ] = "",
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=0, max=65536, help="The maximum number of streams in flight.")
     ] = 0,
-    requests: Annotated[int, typer.Option(metavar="M", min=0, help="How many requests [default: N].")] = 0,
-    prompt_tokens: Annotated[int, typer.Option(metavar="P", min=1, help="Tokens of each prompt, exactly.")] = 128,
-    max_tokens: Annotated[int, typer.Option(metavar="G", min=1, help="Tokens to generate for each.")] = 128,
-    chat: Annotated[bool, typer.Option("--chat", help="Ask for chat completions.")] = False,
+    requests: Annotated[int, typer.Option(metavar="M", min=0, help="The number of requests [default: N].")] = 0,
+    prompt_tokens: Annotated[
+        int, typer.Option(metavar="P", min=1, help="The exact number of tokens in each prompt.")
+    ] = 128,
+    max_tokens: Annotated[
+        int, typer.Option(metavar="G", min=1, help="The number of tokens to generate for each request.")
+    ] = 128,
+    chat: Annotated[bool, typer.Option("--chat", help="Request chat completions.")] = False,
     arrivals: Annotated[
         str | None,
         typer.Option(
             metavar="KIND",
-            help="closed, burst, staggered, poisson, constant, or file:PATH [default: closed; with --rate poisson].",
+            help="closed, burst, staggered, poisson, constant or file:PATH [default: closed, or poisson with --rate].",
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(metavar="R", min=0, help="Requests per second: an open loop.")] = 0.0,
-    stagger: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds between the first requests.")] = 0.0,
+    rate: Annotated[
+        float, typer.Option(metavar="R", min=0, help="The number of requests per second, in an open loop.")
+    ] = 0.0,
+    stagger: Annotated[float, typer.Option(metavar="S", min=0, help="The seconds between the first requests.")] = 0.0,
     prefix: Annotated[
         str, typer.Option(metavar="nonce|shared:N", help="Unique prompts, or prompts with a shared prefix of N tokens.")
     ] = "nonce",
-    prompts: Annotated[PromptForm, typer.Option(help="Prompts as token ids, or as text.")] = PromptForm.AUTO,
+    prompts: Annotated[PromptForm, typer.Option(help="Send prompts as token ids or as text.")] = PromptForm.AUTO,
     seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="The seed of prompts and arrivals.")] = None,
     slo: Annotated[
-        str | None, typer.Option(metavar="ttft=MS,tpot=MS", help="Bounds in ms, for the goodput: ttft, tpot, e2e.")
+        str | None, typer.Option(metavar="ttft=MS,tpot=MS", help="The limits for the goodput, in ms: ttft, tpot, e2e.")
     ] = None,
-    stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="Let answers end before --max-tokens.")] = False,
+    stop_at_eos: Annotated[
+        bool, typer.Option("--stop-at-eos", help="Allow answers to end before --max-tokens.")
+    ] = False,
     no_chunk_counts: Annotated[
-        bool, typer.Option("--no-chunk-counts", help="Do not ask for the tokens of every chunk.")
+        bool, typer.Option("--no-chunk-counts", help="Do not request the token count of every chunk.")
     ] = False,
     timeout: Annotated[
         float, typer.Option(metavar="S", min=0.1, help="The time limit of a request, in seconds.")
     ] = 600.0,
-    ready: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds until the server answers.")] = 10.0,
+    ready: Annotated[
+        float, typer.Option(metavar="S", min=0, help="The maximum time to wait until the server answers, in seconds.")
+    ] = 10.0,
     cacert: Annotated[
-        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Certificates to trust.")
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="A file with the certificates to trust."),
     ] = None,
     api_key_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The variable that holds the API key. It is never stored.")
+        str | None,
+        typer.Option(metavar="NAME", help="The environment variable with the API key. The key is never stored."),
     ] = None,
     server_arg: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="An argument of the server that is started. Repeatable.")
+        list[str] | None, typer.Option(metavar="TEXT", help="An argument for the started server. Repeatable.")
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of that server. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An environment variable for the started server. Repeatable."),
     ] = None,
     seconds: Annotated[
         float, typer.Option(metavar="S", min=1, help="The time limit of the started server, in seconds.")
@@ -96,7 +112,8 @@ def serve_command(
     engine: EngineOption = None,
     image: ImageOption = None,
     client_image: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The image of the client, with Python [default: --image].")
+        str | None,
+        typer.Option(metavar="NAME", help="The image for the client, which needs Python [default: --image]."),
     ] = None,
     allow: AllowOption = None,
     library_path: LibrariesOption = None,
@@ -104,9 +121,11 @@ def serve_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Measure a server as its users see it: first token, tokens, rates. Every number is defined, tokens are the
-    server's, its counters must agree, and the client watches itself. Exits with 0 if the run is valid, 4 for INVALID,
-    3 if the server cannot be reached."""
+    """Measure a server as its users see it: time to first token, times between tokens, and rates.
+
+    Tokens are counted by the server, and its counters must agree. The client also checks its own delays. Exits with 0
+    if the run is valid, with 4 if it is INVALID, and with 3 if the server cannot be reached.
+    """
     from patchstack.workflow.serve import LoadWanted
 
     wanted = LoadWanted(
@@ -162,7 +181,9 @@ def _key(name: str | None) -> str:
     if name is None:
         return ""
     if not (key := os.environ.get(name, "")):
-        raise BadValue(f"the variable {name} is not set, and --api-key-env names it")
+        raise BadValue(
+            f"the variable {name} of --api-key-env is not set", hint=f"export {name}=KEY, then run the command again"
+        )
     return key
 
 
@@ -173,14 +194,14 @@ def _measured(
     from patchstack.workflow.serve import plan_of, serve_url
 
     if (url is None) == (started.what is None):
-        raise AmbiguousName("which server?", hint="--url URL, or --server BUILD --model FILE to start one")
+        raise AmbiguousName("which server?", hint="add --url URL, or start a server with --server BUILD --model FILE")
     if html is not None:
         from patchstack.report.serve_page import require_page
 
         require_page()
     if url is not None:
         if place.engine is not None or started.args or started.env:
-            raise OptionConflict("--engine, --server-arg and --env are for a server that is started: --server")
+            raise OptionConflict("--engine, --server-arg and --env can only be used with --server")
         plan, asked = plan_of(wanted, url)
         return _shown(serve_url(plan, asked, key), json=json, html=html)
     return _shown(_with_server(wanted, started, place), json=json, html=html)
@@ -192,7 +213,7 @@ def _with_server(wanted: LoadWanted, started: _Started, place: _Place) -> ServeR
     from patchstack.workflow.serve import ServerWanted, plan_of, serve_build
 
     if not started.model:
-        raise OptionConflict("a server that is started needs a model: --model FILE")
+        raise OptionConflict("--server needs a model", hint="add --model FILE")
     found = nearest_workspace(place.workspace)
     plan, asked = plan_of(wanted, URL)
     server = ServerWanted(

@@ -1,1 +1,1 @@
-"""`patchstack ci`: the steps of the GitHub Action, so that its YAML and shell decide nothing."""
+"""Implement `patchstack ci`: the steps of the GitHub Action, whose YAML and shell contain no logic."""

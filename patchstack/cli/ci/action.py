@@ -1,4 +1,4 @@
-"""`patchstack ci prepare` and `ci action`: the steps of the GitHub Action.
+"""`patchstack ci prepare` and `ci action`: run the steps of the GitHub Action.
 
 `prepare` outputs the cached directory and whether this job may write it. `action` runs the requested command as a
 separate program, and converts its documents to annotations, a summary, outputs and files.
@@ -33,8 +33,11 @@ _HOURS = 6 * 3600.0  # the time limit of a job on GitHub's runners
 
 
 def prepare_command() -> None:
-    """Set the outputs `read`, `write`, `path`, `key` and `prefix` for the cache of earlier runs, and `report`, an empty
-    directory for the files of the action."""
+    """Set the outputs for the cache and for the report directory.
+
+    The outputs `read`, `write`, `path`, `key`, `prefix` and `cache` describe the cache of earlier runs. `report` is an
+    empty directory for the files of the action.
+    """
     with _told_on_the_runner():
         _prepare()
 
@@ -68,8 +71,10 @@ def _prepare() -> None:
 
 
 def action_command() -> None:
-    """Run the command of the inputs in a runner's environment, and report the result there. Exits with the command's
-    exit code."""
+    """Run the command of the inputs on a runner, and report the result there.
+
+    Exits with the command's exit code.
+    """
     with _told_on_the_runner():
         code = _act()
     raise typer.Exit(code)
@@ -103,7 +108,7 @@ def _act() -> int:
 
 
 def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
-    """Return annotations for the untrusted changes of the workspace file, which are ignored."""
+    """Return annotations for the untrusted changes of the workspace file. These changes are ignored."""
     from patchstack.report.github import Annotation, Level
     from patchstack.series.policy import policy_from
 
@@ -112,7 +117,7 @@ def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
     with policy_from(_root() / inputs.workspace, policy) as found:
         said = found.not_used
     title = "changed here, not used"
-    hint = "a maintainer decides that, in a change of its own on the base branch"
+    hint = "a maintainer must make this change on the base branch"
     return [
         Annotation(level=Level.WARNING, title=title, message=f"{one}. {hint}", file=inputs.workspace)
         for one in said[:_MOST_TOLD]
@@ -120,7 +125,7 @@ def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
 
 
 def _refused(inputs: Inputs, report: Path, error: PatchstackError) -> int:
-    """Report why no command was run."""
+    """Report why the command was not run, and return the exit code."""
     from patchstack.report.github import Annotation, Level, commands, write_values
     from patchstack.report.summary import summary
     from patchstack.report.text import block
@@ -149,7 +154,7 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], pol
     if not documents:
         parts = [failure(inputs.command.value, code, done.complaint)]
         told = [*told, _unspoken(inputs, code, done.complaint)]
-        code = code or int(Exit.INVALID)  # without a document, nothing was proven
+        code = code or int(Exit.INVALID)  # without a document, nothing was proved
     with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
         out.write(summary(parts))
     for line in commands(told):
@@ -206,7 +211,8 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
         Annotation(
             level=Level.NOTICE,
             title=f"{document.series}: compared with its lock",
-            message="patches and lock both come from this pull request, so editing both passes. Compare with the fork",
+            message="this pull request can change both patches and lock, so the comparison proves little. "
+            "Compare with the fork",
         )
         for document in documents
         if isinstance(document, VerifyDocument) and (document.expected_from or "").startswith("lock ")
@@ -214,8 +220,11 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
 
 
 def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, str]:
-    """Return the outputs for later steps, from a single document. Return no outputs if there are several documents. A
-    series that was compared with nothing does not count as holding, even if the comparison was disabled on request."""
+    """Return the outputs for later steps.
+
+    The tree, the build and the commit are set only if there is a single document. A series that was compared with
+    nothing does not count as holding, even if the comparison was disabled on request.
+    """
     from patchstack.builds.record.record import BuildDocument
     from patchstack.cli.ci.inputs import Command
     from patchstack.report.documents.canary import CanaryDocument
@@ -246,8 +255,10 @@ def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, st
 
 
 def _files(inputs: Inputs, documents: list[Report], ground: Checkout, report: Path) -> dict[str, str]:
-    """Write the files for other jobs: the SARIF file of lint, and the issue of canary. Return their paths as
-    outputs."""
+    """Write the files for other jobs, and return their paths as outputs.
+
+    The files are the SARIF file of lint, the issue of canary, and the test result of gate.
+    """
     from json import dumps
 
     from patchstack.cli.ci.inputs import Command
@@ -310,8 +321,10 @@ def _ground(root: Path, workspace: Path) -> Checkout:
 
 
 def _directories(workspace: Path) -> Mapping[str, Path]:
-    """Return the directories of patches of the series. Return nothing if the workspace is unusable, because the command
-    itself reports the reason."""
+    """Return the patch directory of each series.
+
+    Return an empty mapping if the workspace is unusable, because the command itself reports the reason.
+    """
     from patchstack.workspace import read_workspace
 
     try:
@@ -329,12 +342,12 @@ def _temporary() -> Path:
 
 
 def _file(name: str) -> Path:
-    """Return the path of a file that the runner reads. Raises `MissingError` if no runner set this path."""
+    """Return the path of a file that the runner reads. Raises `MissingError` if the runner has not set this path."""
     path = os.environ.get(name)
     if not path:
         raise NoRunner(
-            f"{name} is not set: there is no runner here",
-            hint="the GitHub Action runs this command; elsewhere: patchstack verify --json | patchstack ci summary",
+            f"{name} is not set: this is not a GitHub runner",
+            hint="elsewhere, run for example: patchstack verify --json | patchstack ci summary",
         )
     return Path(path)
 

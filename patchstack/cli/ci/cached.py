@@ -16,7 +16,10 @@ _TRUSTED = ("push", "schedule", "workflow_dispatch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
-    """Whether a cache is read and written, and its key. `prefix` is the start of the keys of older caches."""
+    """The plan for a cache: whether to read and write it, and its key.
+
+    `prefix` is the common start of the keys, which also matches older caches.
+    """
 
     read: bool
     write: bool
@@ -46,8 +49,10 @@ def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterabl
 
 
 def cache_inputs(workspace: Path, directories: Mapping[str, Path]) -> list[bytes]:
-    """Return the contents that determine which objects are fetched: the workspace file and every patch. Unreadable
-    files are left out, because a later command reports them."""
+    """Return the contents that determine which objects are fetched: the workspace file and every patch.
+
+    Unreadable files are skipped, because a later command reports them.
+    """
     found = []
     for path in (workspace, *(path for one in directories.values() for path in sorted(one.glob("[0-9]*")))):
         try:

@@ -1,4 +1,4 @@
-"""Read the inputs of the action and the event from the environment of a runner, where all values are text."""
+"""Read the inputs of the action, and the event, from the environment of a runner."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The inputs of the action. `workspace` is the path of `patchstack.yaml`, relative to the root of the repository.
-    `expect` is `fork`, `lock` or empty. `upstream_commit` is the commit for canary and build, and is empty for the
-    default commit. `policy_from` is a commit or a file. If it is empty, the event determines the source of the
-    policy."""
+    """The inputs of the action.
+
+    `workspace` is the path of `patchstack.yaml`, relative to the root of the repository. `expect` is `fork`, `lock` or
+    empty. `upstream_commit` is the commit for canary and build, and is empty for the default commit. `policy_from` is a
+    commit or a file. If it is empty, the event determines the source of the policy.
+    """
 
     command: Command
     workspace: str
@@ -48,8 +50,10 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """The event of the workflow. `base` is the commit that a pull request will be merged into. It is empty for other
-    events."""
+    """The event of the workflow.
+
+    `base` is the commit into which a pull request will be merged. It is empty for other events.
+    """
 
     name: str
     ref: str
@@ -66,7 +70,7 @@ class Event:
 
 
 def read_inputs(environment: Mapping[str, str]) -> Inputs:
-    """Return the inputs that the steps of the action set. Raises `UsageError` for invalid values."""
+    """Return the inputs from the variables that the action sets. Raises `UsageError` for invalid values."""
 
     def text(name: str, default: str = "") -> str:
         return environment.get(f"PATCHSTACK_CI_{name}", "").strip() or default
@@ -120,18 +124,20 @@ def read_event(environment: Mapping[str, str]) -> Event:
 def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the command line of patchstack for the inputs.
 
-    `policy` is the source of the policy. If it is empty, the policy of the checkout is used. `by_hand` are the options
-    that describe the series if it is built on a different commit than its pin. Raises `UsageError` for inputs that
-    cannot be combined.
+    `policy` is the source of the policy. If it is empty, the policy of the checkout is used. If the series is built on
+    a different commit than its pin, `by_hand` contains the options that describe the series. Raises `UsageError` for
+    inputs that cannot be combined.
     """
     if inputs.arch and inputs.command is not Command.BUILD:
-        raise OptionConflict("arch is for the command build")
+        raise OptionConflict("the input arch can only be used with the command build")
     if inputs.expect and inputs.command is not Command.VERIFY:
-        raise OptionConflict("expect is for the command verify")
+        raise OptionConflict("the input expect can only be used with the command verify")
     if inputs.upstream_commit and inputs.command not in (Command.CANARY, Command.BUILD):
-        raise OptionConflict("upstream-commit is for the commands canary and build")
+        raise OptionConflict("the input upstream-commit can only be used with the commands canary and build")
     if inputs.series and inputs.command is Command.GATE:
-        raise CiInputRefused("series is not for the command gate", hint="a suite is named in args: --suite NAME")
+        raise CiInputRefused(
+            "the input series cannot be used with the command gate", hint="name a suite in args: --suite NAME"
+        )
     words = [inputs.command.value]
     if inputs.command is Command.GATE:
         words += ["run", "--report", str(report / "gates")]
@@ -149,8 +155,10 @@ def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[
 
 
 def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for the command. Variables are removed if they would let a program communicate with the
-    runner, or act as the job."""
+    """Return the environment for the command.
+
+    Variables with which a program could communicate with the runner, or act as the job, are removed.
+    """
     return {
         name: value
         for name, value in environment.items()

@@ -1,4 +1,4 @@
-"""`patchstack ci matrix`: the jobs to run."""
+"""`patchstack ci matrix`: print the jobs to run."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ def matrix_command(
         list[str] | None,
         typer.Option(
             metavar="NAME[@OS/ARCH]",
-            help="Variants, each on its platform or a given one; `none` for none. [default: cpu, and the series' own]",
+            help="A variant, on its own or a given platform, or `none`. [default: cpu, and the series' variants]",
         ),
     ] = None,
     suite: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A suite of the workspace, `all` for all. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="A suite of the workspace, or `all`. Repeatable.")
     ] = None,
     runner: Annotated[
         list[str] | None,
-        typer.Option(metavar="OS/ARCH=LABEL", help="The runner's label for a platform. Repeatable."),
+        typer.Option(metavar="OS/ARCH=LABEL", help="The label of the runner for a platform. Repeatable."),
     ] = None,
     output: Annotated[
-        bool, typer.Option("--output", help="Write matrix and jobs (their number) to GITHUB_OUTPUT instead.")
+        bool, typer.Option("--output", help="Write `matrix` and `jobs` (the number of jobs) to GITHUB_OUTPUT instead.")
     ] = False,
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Print variants × suites as a matrix of jobs: `{"include": [{variant, arch, platform, runner, suite, args},
-    …]}`."""
+    """Print the combinations of variants and suites as a matrix of jobs.
+
+    The form is `{"include": [{variant, arch, platform, runner, suite, args}, …]}`.
+    """
     from json import dumps
 
     from patchstack.report.github import write_values
@@ -53,7 +55,7 @@ def matrix_command(
         return
     path = os.environ.get("GITHUB_OUTPUT")
     if not path:
-        raise NoRunner("GITHUB_OUTPUT is not set: there is no runner here", hint="leave out --output")
+        raise NoRunner("GITHUB_OUTPUT is not set: this is not a GitHub runner", hint="omit --output")
     write_values(Path(path), {"matrix": text, "jobs": str(len(jobs))})
 
 

@@ -1,5 +1,7 @@
-"""Find the source of the policy. On a pull request, the source is the commit that the pull request will be merged
-into."""
+"""Find the source of the policy.
+
+For a pull request, the source is the commit into which the pull request will be merged.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
     """Return the source of the policy.
 
-    The input `policy_from` has priority, then the base of the pull request. An empty source means the checkout.
+    The input `policy_from` has priority over the base of the pull request. An empty source means the checkout.
 
-    Raises `MissingError` for a base that was not fetched, because a check without a known policy must not pass.
+    Raises `MissingError` if the base was not fetched, because a check without a known policy must not pass.
     """
     if inputs.policy_from or not event.pull_request:
         return inputs.policy_from
@@ -30,6 +32,6 @@ def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
     if not (merged.ok and first.ok):
         raise NotFetchable(
             "the base commit of this pull request is not available",
-            hint="check out with fetch-depth: 2, or name the policy with policy-from",
+            hint="check out with fetch-depth: 2, or set the input policy-from",
         )
     return first.stdout.decode("ascii").strip()

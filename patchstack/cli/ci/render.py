@@ -27,12 +27,14 @@ FilesArgument = Annotated[
 ]
 RootOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The repository's root [default: GITHUB_WORKSPACE, else the current directory]."),
+    typer.Option(
+        metavar="DIR", help="The root of the repository [default: GITHUB_WORKSPACE, otherwise the current directory]."
+    ),
 ]
 
 
 def summary_command(files: FilesArgument = None) -> None:
-    """Print documents as Markdown for a step summary or a comment. Foreign text is escaped."""
+    """Print documents as Markdown for a step summary or a comment. Untrusted text is escaped."""
     from patchstack.report.summary import part, summary
 
     print(summary([part(document) for document in given(files)]), end="")
@@ -68,7 +70,7 @@ def sarif_command(
 
     documents = given(files)
     if not any(isinstance(document, LintDocument) for document in documents):
-        raise InputUnreadable("there is no lint document", hint="patchstack lint --json > FILE")
+        raise InputUnreadable("the input contains no lint document", hint="create it: patchstack lint --json > FILE")
     ground = ground_of(documents, patches, root, workspace)
     print(dumps(sarif(documents, ground), indent=1))
 
@@ -80,7 +82,7 @@ def comment_body_command(
         typer.Option("--output", "-o", metavar="DIR", help="Write body.md, title, marker and state to DIR."),
     ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="The name that identifies the issue.")] = "canary",
-    run: Annotated[str, typer.Option(metavar="URL", help="The run that reports it.")] = "",
+    run: Annotated[str, typer.Option(metavar="URL", help="The run that reports the findings.")] = "",
     compiled: Annotated[
         str, typer.Option(metavar="RESULT", help="The result of the compile job: success, failure, skipped, …")
     ] = "",
@@ -97,7 +99,7 @@ def comment_body_command(
 
 
 def write_issue(directory: Path, issue: Issue) -> None:
-    """Write the parts of an issue as files, for a job that receives only these files."""
+    """Write the parts of an issue as files for another job."""
     directory.mkdir(parents=True, exist_ok=True)
     state = "open" if issue.open else "closed"
     for name, text in {"body.md": issue.body, "title": issue.title, "marker": issue.marker, "state": state}.items():
@@ -114,7 +116,7 @@ def given(files: Sequence[Path] | None) -> list[Report]:
     if not files:
         documents = read_documents(sys.stdin.buffer.read().decode("utf-8", "replace"), "stdin")
     if not documents:
-        raise InputUnreadable("there is no document", hint="patchstack verify --json > FILE")
+        raise InputUnreadable("the input contains no document", hint="create one: patchstack verify --json > FILE")
     return documents
 
 
@@ -126,7 +128,7 @@ def _read(path: Path) -> str:
 
 
 def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Checkout:
-    """Return the checkout with the files of the series that the documents describe."""
+    """Return the checkout with the patch directories of the series."""
     from patchstack.report.annotations import Checkout
     from patchstack.report.documents.read import subject_of
 

@@ -1,1 +1,1 @@
-"""`patchstack cost`: the minimum cost of a model, with one module for each command."""
+"""Implement `patchstack cost`, the minimum cost of a model, with one module for each command."""

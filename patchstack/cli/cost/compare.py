@@ -1,4 +1,4 @@
-"""`patchstack cost compare`."""
+"""`patchstack cost compare`: compare measured times with their floors."""
 
 from __future__ import annotations
 
@@ -21,24 +21,29 @@ from patchstack.cli.cost.options import (
 
 def compare_command(
     model: ModelArgument,
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN...]", help="Measured rows.")] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN...]", help="A file with measured rows.")] = None,
     part: Annotated[
         list[str] | None,
-        typer.Option("--part", metavar="GROUP=TIME@STREAMS", help="Time of one group in a step: experts=43.5ms@128."),
+        typer.Option(
+            "--part", metavar="GROUP=TIME@STREAMS", help="The time of one tensor group in a step: experts=43.5ms@128."
+        ),
     ] = None,
     machine: MachineOption = None,
     bandwidth: BandwidthOption = None,
     imatrix: ImatrixOption = None,
     options: Annotated[
-        str, typer.Option("--options", metavar="TEXT", help="Options that the run had: '-ctk q8_0 -ub 1024'.")
+        str, typer.Option("--options", metavar="TEXT", help="The options of the measured run: '-ctk q8_0 -ub 1024'.")
     ] = "",
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare measured times with their floors: rows of llama-batched-bench (--output-format jsonl), documents of
-    'patchstack bench ab' and 'bench serve' (--json), or times of single groups.
+    """Compare measured times with their floors.
 
-    A row above 100% is INVALID: it names the wrong assumption, and the resulting bound. Exits with 4 then.
+    The input can be rows of llama-batched-bench (--output-format jsonl), documents of 'patchstack bench ab' and 'bench
+    serve' (--json), or times of single tensor groups. A row above 100% is INVALID. Such a row names the wrong
+    assumption and the resulting bound, and the exit status is 4.
+
+
     """
     import shlex
 

@@ -1,4 +1,4 @@
-"""`patchstack cost decode` and `patchstack cost prefill`."""
+"""`patchstack cost decode` and `patchstack cost prefill`: show the minimum times of steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def decode_command(
 ) -> None:
     """Show the floor of a decode step: the bytes that must be read and written, divided by the bandwidth.
 
-    With --vary, also how much it depends on each input, for the first of the streams and the first of the contexts.
+    With --vary, also show how much the floor depends on each input. This uses the first value of --streams and of
+    --contexts.
     """
     from patchstack.report.cost.answers import decode_answer
     from patchstack.workflow.cost import numbers, open_subject
@@ -53,10 +54,13 @@ def prefill_command(
     machine: MachineOption = None,
     bandwidth: BandwidthOption = None,
     prompt: Annotated[
-        int, typer.Option("--prompt", min=1, max=1 << 24, metavar="N", help="Tokens of the prompt.")
+        int, typer.Option("--prompt", min=1, max=1 << 24, metavar="N", help="The number of tokens in the prompt.")
     ] = 2048,
     before: Annotated[
-        int, typer.Option("--before", min=0, max=1 << 24, metavar="N", help="Tokens that are cached before it.")
+        int,
+        typer.Option(
+            "--before", min=0, max=1 << 24, metavar="N", help="The number of cached tokens before the prompt."
+        ),
     ] = 0,
     vary: VaryOption = None,
     imatrix: ImatrixOption = None,
@@ -65,7 +69,9 @@ def prefill_command(
 ) -> None:
     """Show the floor of each ubatch of a prompt: the larger of bytes / bandwidth and operations / peak.
 
-    Without a peak for a type of weights, the floor stays unknown.
+    The floor is unknown if the machine has no peak for a type of weights.
+
+
     """
     from patchstack.report.cost.answers import prefill_answer
     from patchstack.workflow.cost import open_subject

@@ -1,4 +1,4 @@
-"""`patchstack cost machines`."""
+"""`patchstack cost machines`: list the machines that patchstack includes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from patchstack.cli.cost.options import JsonOption
 
 
 def machines_command(json: JsonOption = False) -> None:
-    """List the machines that patchstack knows, with the source and date of every figure."""
+    """List the machines that patchstack includes, with the source and date of every value."""
     from patchstack.cost.machine import find_machine, shipped_machines
     from patchstack.report.cost.document import machine_part
     from patchstack.report.cost.tables import machines_table

@@ -1,4 +1,4 @@
-"""`patchstack cost memory`."""
+"""`patchstack cost memory`: show what a server allocates, and what fits."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ def memory_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List a server's allocations by kind, as in llama.cpp at the pin: weights, KV, recurrent state, output,
-    checkpoints.
+    """List a server's allocations by kind, as in llama.cpp at the pin.
 
-    With the device's memory, also the largest context and the most slots that fit. Exits with 3 for an architecture
-    with an unknown memory layout.
+    The kinds are weights, KV, recurrent state, output and checkpoints. If the device's memory is given, the largest
+    context and the maximum number of slots that fit are also shown. Exits with 3 for an architecture with an unknown
+    memory layout.
+
+
     """
     from patchstack.report.cost.answers import memory_answer
     from patchstack.workflow.cost import ask_fit_params, open_subject

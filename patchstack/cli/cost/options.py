@@ -1,4 +1,4 @@
-"""Options of the commands of `patchstack cost`, and the output of a document."""
+"""Define the options of the `patchstack cost` commands, and print their documents."""
 
 from __future__ import annotations
 
@@ -15,35 +15,49 @@ if TYPE_CHECKING:
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A GGUF file, or the first of its shards.")]
 ServerArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[-- SERVER COMMAND...]", help="llama-server's command line; only its options are read."),
+    typer.Argument(
+        metavar="[-- SERVER COMMAND...]", help="The command line of llama-server. Only its options are read."
+    ),
 ]
 MachineOption = Annotated[
     str | None,
-    typer.Option("--machine", metavar="NAME", help="A machine that patchstack knows, or the path of a YAML file."),
+    typer.Option("--machine", metavar="NAME", help="A machine that patchstack includes, or the path of a YAML file."),
 ]
 BandwidthOption = Annotated[
-    str | None, typer.Option("--bandwidth", metavar="FIGURE", help="Bandwidth of memory with its unit: '273 GB/s'.")
+    str | None, typer.Option("--bandwidth", metavar="FIGURE", help="The memory bandwidth with its unit: '273 GB/s'.")
 ]
 MemoryOption = Annotated[
-    str | None, typer.Option("--memory", metavar="FIGURE", help="Memory of the device with its unit: '96 GiB'.")
+    str | None, typer.Option("--memory", metavar="FIGURE", help="The memory of the device with its unit: '96 GiB'.")
 ]
 ImatrixOption = Annotated[
     Path | None,
-    typer.Option("--imatrix", metavar="FILE", help="Counts of experts that llama-imatrix wrote, as GGUF."),
+    typer.Option("--imatrix", metavar="FILE", help="A GGUF file of llama-imatrix with the counts of experts."),
 ]
 BuildOption = Annotated[
     Path | None,
-    typer.Option("--build", metavar="BIN", help="Ask llama-fit-params of a build for compute buffers."),
+    typer.Option(
+        "--build", metavar="BIN", help="Get the sizes of compute buffers from llama-fit-params in this directory."
+    ),
 ]
 StreamsOption = Annotated[
-    str, typer.Option("--streams", metavar="LIST", help="Sequences at once: 1,8,32 or 1..128 (powers of two).")
+    str,
+    typer.Option(
+        "--streams", metavar="LIST", help="The numbers of concurrent sequences: 1,8,32 or 1..128 (powers of two)."
+    ),
 ]
 ContextsOption = Annotated[
-    str, typer.Option("--contexts", metavar="LIST", help="Tokens that each has before the step: 0,4096 or 1024..32768.")
+    str,
+    typer.Option(
+        "--contexts",
+        metavar="LIST",
+        help="The numbers of tokens in each sequence before the step: 0,4096 or 1024..32768.",
+    ),
 ]
 VaryOption = Annotated[
     str | None,
-    typer.Option("--vary", metavar="RANGE", help="INPUT=LOW..HIGH: bandwidth=200..300 (GB/s), context=1024..32768."),
+    typer.Option(
+        "--vary", metavar="RANGE", help="A range for an input: bandwidth=200..300 (GB/s), context=1024..32768."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.cost/1 document.")]
 HtmlOption = Annotated[
@@ -52,7 +66,7 @@ HtmlOption = Annotated[
 
 
 def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: str | None = None) -> Machine:
-    """Return the machine that the options name. Figures from the command line override the machine's own figures."""
+    """Return the machine that the options name. Values from the command line override the machine's own values."""
     from patchstack.cost.machine import Machine, find_machine, parse_figure
 
     found = find_machine(machine) if machine is not None else Machine(name="given on the command line")

@@ -1,4 +1,4 @@
-"""`patchstack cost report`."""
+"""`patchstack cost report`: print all results in one report."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ def report_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print everything in one report, for the command line as the tool reads it. Unknown options are listed.
+    """Print all results in one report, for the options of a server's command line.
 
-    Without a bandwidth there are no floors; with an unknown memory layout there are only weights.
+    Unknown options are listed. Without a bandwidth, the report has no floors. If the memory layout is unknown, it has
+    only the weights.
+
+
     """
     from patchstack.report.cost.answers import report_answer
     from patchstack.workflow.cost import ask_fit_params, numbers, open_subject

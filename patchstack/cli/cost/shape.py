@@ -1,4 +1,4 @@
-"""`patchstack cost shape`."""
+"""`patchstack cost shape`: write a copy of a model without its weights."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ def shape_command(
     model: ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
 ) -> None:
-    """Write a model's header with a hole for the weights. llama.cpp's tools load it in seconds, and report their
-    allocations.
+    """Write a copy of a model with its header and a hole instead of the weights.
 
-    Tensors of up to 64 KiB (norms, biases, decays) are copied. The output of such a model is meaningless.
+    llama.cpp's tools load the copy in seconds, and report their allocations. Tensors of up to 64 KiB (norms, biases,
+    decays) are copied. The output of such a model is meaningless.
+
+
     """
     from patchstack.cost.model import read_model, write_shape
 

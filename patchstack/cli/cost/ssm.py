@@ -1,4 +1,4 @@
-"""`patchstack cost ssm`."""
+"""`patchstack cost ssm`: show how long recurrent heads remember, and which need f32."""
 
 from __future__ import annotations
 
@@ -21,24 +21,32 @@ from patchstack.cli.cost.options import (
 def ssm_command(
     model: ModelArgument,
     threshold: Annotated[
-        float | None, typer.Option("--threshold", metavar="T", help="f32 where τ is above T tokens; 0 keeps all f32.")
+        float | None,
+        typer.Option(
+            "--threshold", metavar="T", help="Keep f32 for heads with τ above T tokens. 0 keeps f32 for all heads."
+        ),
     ] = None,
     share: Annotated[
-        float | None, typer.Option("--share", metavar="F", help="f32 for at least this share of heads, 0 to 1.")
+        float | None,
+        typer.Option("--share", metavar="F", help="Keep f32 for at least this share of the heads, from 0 to 1."),
     ] = None,
-    all_f32: Annotated[bool, typer.Option("--all-f32", help="As --threshold 0.")] = False,
-    all_bf16: Annotated[bool, typer.Option("--all-bf16", help="As --threshold inf.")] = False,
-    streams: Annotated[int, typer.Option("--streams", min=1, metavar="N", help="Sequences at once.")] = 1,
+    all_f32: Annotated[bool, typer.Option("--all-f32", help="The same as --threshold 0.")] = False,
+    all_bf16: Annotated[bool, typer.Option("--all-bf16", help="The same as --threshold inf.")] = False,
+    streams: Annotated[
+        int, typer.Option("--streams", min=1, metavar="N", help="The number of concurrent sequences.")
+    ] = 1,
     machine: MachineOption = None,
     bandwidth: BandwidthOption = None,
     vary: VaryOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how many tokens each recurrent head remembers, and the savings of short ones in bf16.
+    """Show how many tokens each recurrent head remembers, and what bf16 saves for heads with short memory.
 
-    τ is taken at α = 0, without an input. The result is a proposal; check it by the KL divergence of the model's
-    output.
+    τ is the memory length at α = 0, without an input. The result is a proposal. Check it by the KL divergence of the
+    model's output.
+
+
     """
     from patchstack.report.cost.answers import state_answer
     from patchstack.workflow.cost import one_threshold, open_subject

@@ -1,4 +1,4 @@
-"""`patchstack cost weights`."""
+"""`patchstack cost weights`: count the bytes of each tensor group."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from patchstack.cli.cost.options import (
 def weights_command(
     model: ModelArgument,
     server: ServerArgument = None,
-    tokens: Annotated[int, typer.Option("--tokens", min=1, metavar="N", help="Tokens of the step.")] = 1,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, metavar="N", help="The number of tokens in the step.")] = 1,
     imatrix: ImatrixOption = None,
     vary: VaryOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Put each tensor in one group, and count its bytes in the file and in a step.
+    """Count the bytes of each tensor group, in the file and in a step.
 
-    Experts are read as the expected number of distinct ones, embeddings by the row, the draft block only when it
-    drafts.
+    Each tensor belongs to one group. A step reads the expected number of distinct experts, single rows of the
+    embeddings, and the draft block only if it drafts.
+
+
     """
     from patchstack.report.cost.answers import weights_answer
     from patchstack.workflow.cost import open_subject

@@ -1,1 +1,1 @@
-"""`patchstack trace`: one module for each command."""
+"""Implement `patchstack trace`, with one module for each command."""

@@ -8,7 +8,7 @@ from patchstack.cli.lazy import STYLE, Lazy, group_of
 
 COMMANDS = {
     "read": Lazy("patchstack.cli.trace.read:read_command", "Count the records of a log."),
-    "check": Lazy("patchstack.cli.trace.check:check_command", "Check that the figures of a log add up."),
+    "check": Lazy("patchstack.cli.trace.check:check_command", "Check that the numbers in a log add up."),
     "compare": Lazy("patchstack.cli.trace.compare:compare_command", "Compare two logs of the same workload."),
 }
 trace_app = typer.Typer(
@@ -18,4 +18,4 @@ trace_app = typer.Typer(
 
 @trace_app.callback()
 def root() -> None:
-    """Read the traces and figures in logs of llama.cpp: count them, check them, compare them."""
+    """Count, check and compare the traces in logs of llama.cpp."""

@@ -1,4 +1,4 @@
-"""`patchstack trace check`: check that the figures of a log add up."""
+"""`patchstack trace check`: check that the numbers in a log add up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from patchstack.verdict import exit_code
 
 
 def check_command(logs: LogsArgument, everything: AllOption = False, json: JsonOption = False) -> None:
-    """Compare sums with totals, counters against histograms, and lines against the summary. Contradictions are printed
-    with both sides. Exits with 0 if all agree, 1 for a contradiction, 4 if the log is not sufficient."""
+    """Check that the numbers in a log agree.
+
+    Compares sums with totals, counters with histograms, and lines with the summary. Prints both sides of each
+    contradiction. Exits with 0 if all numbers agree, 1 for a contradiction, and 4 if the log is not sufficient.
+    """
     from patchstack.report.documents.trace import trace_document
     from patchstack.report.trace import print_checks
     from patchstack.trace.traced import read_traced

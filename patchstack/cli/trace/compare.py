@@ -13,13 +13,16 @@ from patchstack.verdict import exit_code
 
 def compare_command(
     first: Annotated[str, typer.Argument(metavar="A", help="A log, a directory of logs, or - for standard input.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The log of another build, or with a switch on.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The log of another build, or of a run with a switch on.")],
     everything: AllOption = False,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Compare although the workloads differ.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Compare even if the workloads differ.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.trace-comparison/1 document.")] = False,
 ) -> None:
-    """Compare two logs of the same workload: calls and work by route, type and shape, and added and removed rows.
-    Refused if the logs have different workloads. Exits with 4 if the figures of a log contradict each other."""
+    """Compare two logs of the same workload.
+
+    Shows calls and work by route, type and shape, and the rows that were added or removed. Logs of different workloads
+    are refused. Exits with 4 if the numbers in a log contradict each other.
+    """
     from patchstack.report.documents.trace import comparison_document
     from patchstack.report.trace import contradiction_lines, print_comparison
     from patchstack.trace.compare import compare, require_same_workload

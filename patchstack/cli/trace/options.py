@@ -1,4 +1,4 @@
-"""Options that the commands of `patchstack trace` share."""
+"""Define options that the commands of `patchstack trace` share."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.tra
 
 
 def standard_input() -> IO[bytes]:
-    """Return standard input as a binary stream. Return an empty stream if standard input is closed."""
+    """Return standard input as a binary stream, or an empty stream if standard input is closed."""
     return sys.stdin.buffer if sys.stdin is not None else io.BytesIO()

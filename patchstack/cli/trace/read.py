@@ -16,16 +16,20 @@ def read_command(
     logs: LogsArgument,
     expect: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="What must be counted, such as 'route=mmq type=nvfp4 >= 1000'. Repeatable."),
+        typer.Option(
+            metavar="TEXT", help="An expectation for the counts, such as 'route=mmq type=nvfp4 >= 1000'. Repeatable."
+        ),
     ] = None,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Write SVG plots into this directory.")] = None,
     everything: AllOption = False,
     decode_tokens: DecodeOption = 128,
     json: JsonOption = False,
 ) -> None:
-    """Read logs in one pass and count every known record by route, type, shape and tensor, in calls and work. Exits
-    with 4 if figures contradict each other; with --expect, with 1 if one does not hold and 4 if one cannot be
-    judged."""
+    """Count the records of logs by route, type, shape and tensor, in calls and work.
+
+    The logs are read in one pass. Exits with 4 if numbers contradict each other. With --expect, exits with 1 if an
+    expectation does not hold, and with 4 if one cannot be judged.
+    """
     from patchstack.llama.traces.expectations import read_expectation
     from patchstack.report.documents.trace import trace_document
     from patchstack.report.trace import contradiction_lines, print_traced

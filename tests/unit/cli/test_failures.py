@@ -104,7 +104,7 @@ def test_a_cache_that_cannot_be_written_is_named_with_the_variable_that_moves_it
     ran = run_cli(*command)
     assert ran.code == 3, ran
     assert f"error: the cache directory {tmp_path / 'file' / below} cannot be used: Not a directory: " in ran.stderr
-    assert "hint: set PATCHSTACK_CACHE to a directory that you may write to" in ran.stderr
+    assert "hint: set PATCHSTACK_CACHE to a writable directory" in ran.stderr
 
 
 @pytest.mark.parametrize("command", ["verify", "status", "export"])

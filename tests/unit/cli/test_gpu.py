@@ -152,7 +152,7 @@ def test_unlock_frees_a_dead_owner_and_a_living_one_only_by_force(gpu: Gpu, tmp_
         refused = gpu("unlock")
         assert refused.code == 1
         assert "(nightly) has the GPU" in refused.stderr
-        assert "hint: --force releases it, but does not stop the owner" in refused.stderr
+        assert "hint: use --force to release the lock; this does not stop the owner" in refused.stderr
         held.check()
         assert "released; " in gpu("unlock", "--force").stdout
     dying = (

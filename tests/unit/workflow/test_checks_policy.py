@@ -33,5 +33,5 @@ def test_sites_are_not_recorded_into_somebody_elses_policy(tmp_path: Path, run_c
         "verify", "--workspace", path, "--policy-from", trusted, "--record", "places", "--why", "now they are fine"
     )
     assert ran.code == 2
-    assert "--record writes patchstack.yaml, which --policy-from sets aside" in ran.stderr
+    assert "--record cannot be combined with --policy-from, which ignores patchstack.yaml" in ran.stderr
     assert trusted.read_text() == path.read_text()

@@ -230,8 +230,8 @@ def test_without_a_workspace_the_ways_out_are_named(run_cli: RunCli) -> None:
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == (
         "error: there is no patchstack.yaml here or above\n\n"
-        "hint: patchstack init --fork REPO --fork-ref BRANCH writes one; "
-        "or name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo\n"
+        "hint: create it: patchstack init --fork REPO --fork-ref BRANCH; "
+        "or describe a series: --patches DIR --upstream REPO --pin SHA; or try patchstack demo\n"
     )
 
 
@@ -303,5 +303,5 @@ def test_one_series_that_cannot_be_judged_does_not_hide_the_others(several: Seve
 def test_a_tree_to_expect_is_for_one_series(several: Several, run_cli: RunCli) -> None:
     ran = run_cli("verify", "--expect-tree", several.fork.trees[-1])
     assert (ran.code, ran.stdout) == (2, "")
-    assert ran.stderr == "error: --expect-tree is for one series\n\nhint: name the series it belongs to\n"
+    assert ran.stderr == "error: --expect-tree is for one series\n\nhint: name the series to which the tree belongs\n"
     assert run_cli("verify", "kernel", "--expect-tree", several.fork.trees[-1]).code == 0

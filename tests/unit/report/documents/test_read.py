@@ -149,7 +149,7 @@ def test_a_series_that_was_not_looked_at_is_an_error_everywhere(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no document"),
+        ("", "the input contains no document"),
         ("{", "documents.jsonl:1: not a JSON document"),
         ("[]", "documents.jsonl:1: the schema is not one of patchstack.verify/1"),
         ('{"schema": "patchstack.verify/2"}', "the schema is not one of"),

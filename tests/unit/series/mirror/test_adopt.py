@@ -83,7 +83,7 @@ def test_a_quilt_directory_becomes_a_branch_and_a_mirror_of_the_same_tree(fork: 
     assert ran.code == 0, ran.told
     assert ran.stdout == (
         f"{fork.series.parent}/debian: 3 patches on {fork.pin} give tree {expected}\n"
-        f"{fork.upstream.path}: new branch debian at {head}, one commit a patch\n"
+        f"{fork.upstream.path}: new branch debian at {head}, with one commit for each patch\n"
         "patches/debian: its mirror, 3 patches and series.lock\n"
         f"debian: holds: base {fork.pin} + 3 of 3 patches = {expected}; "
         f"expected {expected} from fork ../upstream debian ({head[:12]})\n"

@@ -83,9 +83,9 @@ def test_a_series_that_was_edited_is_not_copied(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--form", "plain"), "--form goes with -o"),
+        (("--form", "plain"), "--form needs -o"),
         (("-o", "copy", "--form", "round"), "--form round is not a form"),
-        (("-o", "copy", "--renumber"), "-o writes a copy: it can only be combined with --form"),
+        (("-o", "copy", "--renumber"), "-o writes a copy and can only be combined with --form"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(

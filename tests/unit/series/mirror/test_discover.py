@@ -93,7 +93,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_written(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ([], "no fork and no patches were given"),
+        ([], "neither --fork nor --patches was given"),
         (["--fork", "fork"], "--fork needs --fork-ref"),
         (["--patches", "patches"], "--patches needs --upstream and --pin"),
         (["--fork", "https://example.com/x.git", "--fork-ref", "x"], "init needs a fork on this machine"),

@@ -78,7 +78,7 @@ def test_a_patch_that_needs_fuzz_is_refreshed_and_the_others_are_copied(
     tree = fork.upstream.tree(fork.upstream.commit("Expected", {"src/kernel.cu": expected}))
     assert (ran.code, ran.stderr) == (
         0,
-        "note: review the refreshed patches: with fuzz a hunk may go to a wrong place\n",
+        "note: review the refreshed patches, because fuzz may place a hunk at a wrong line\n",
     )
     assert ran.stdout == (
         "0002-Change-2-of-a-kernel.patch: src/kernel.cu: hunk 1 applied with fuzz 1 at line 17\n"

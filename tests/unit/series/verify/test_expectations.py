@@ -58,7 +58,7 @@ def test_nothing_to_compare_with_is_not_success(fork: Fork, run_cli: RunCli) -> 
     assert ran.code == 3
     assert "patches: not compared:" in ran.stdout
     assert ran.stderr.startswith(
-        "error: nothing to compare the applied tree with\n\nhint: give --fork REPO --fork-ref REF"
+        "error: there is nothing to compare the applied tree with\n\nhint: give --fork REPO --fork-ref REF"
     )
     (fork.series.parent / "patchstack.yaml").write_text(
         f"series:\n  product:\n    patches: patches\n    upstream: upstream\n    pin: {fork.pin}\n    fork: fork\n"
@@ -66,7 +66,7 @@ def test_nothing_to_compare_with_is_not_success(fork: Fork, run_cli: RunCli) -> 
     )
     configured = run_cli("verify")
     assert configured.code == 3
-    assert "hint: patchstack export product writes series.lock; or compare with the fork: --expect fork" in (
+    assert "hint: write series.lock with patchstack export product, or compare with the fork: --expect fork" in (
         configured.stderr
     )
     document = run_cli("verify", *fork.sources, "--json").document
@@ -155,10 +155,10 @@ def test_two_bad_patches_are_both_told_with_keep_going(fork: Fork, run_cli: RunC
     [
         (
             "--pin",
-            "error: --patches needs --pin\n\nhint: --pin SHA is the upstream commit the series is made against\n",
+            "error: --patches needs --pin\n\nhint: add --pin SHA, the upstream commit to which the patches apply\n",
         ),
-        ("--fork", "error: --fork and --fork-ref go together\n\nhint: --fork REPO --fork-ref REF\n"),
-        ("--fork-ref", "error: --fork and --fork-ref go together\n\nhint: --fork REPO --fork-ref REF\n"),
+        ("--fork", "error: --fork and --fork-ref must be used together\n\nhint: --fork REPO --fork-ref REF\n"),
+        ("--fork-ref", "error: --fork and --fork-ref must be used together\n\nhint: --fork REPO --fork-ref REF\n"),
     ],
 )
 def test_an_option_that_is_not_given_is_named(fork: Fork, run_cli: RunCli, left_out: str, words: str) -> None:

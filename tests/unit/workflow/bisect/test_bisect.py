@@ -223,7 +223,7 @@ def test_an_upstream_commit_that_the_series_does_not_merge_onto_is_skipped(
 
 def test_patch_numbers_do_not_go_with_upstream_commits(fork: Fork, moved: list[str], run_cli: RunCli) -> None:
     ran = run_cli("bisect", *fork.sources, "--to", "main", "--good", "1", "--run", "true")
-    assert ran.code == 2 and "--good and --bad are patches: they cannot be combined with --to" in ran.stderr
+    assert ran.code == 2 and "--good and --bad name patches, so they cannot be combined with --to" in ran.stderr
     ran = run_cli("bisect", *fork.sources, "--to", fork.pin, "--run", "true")
     assert ran.code == 2 and "is the pin: there are no upstream commits to try" in ran.stderr
 

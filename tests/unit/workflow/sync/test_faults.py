@@ -69,7 +69,7 @@ def test_a_branch_that_came_in_between_is_not_overwritten(
 
 def test_a_work_tree_with_files_of_somebodys_own_is_left(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
     (ready.work / "notes").write_text("mine\n")
-    assert "was not removed, as it holds files that git does not know" in refused(patchstack, capsys, 0, "--accept")
+    assert "was not removed, because it contains untracked files" in refused(patchstack, capsys, 0, "--accept")
     assert (ready.work / "notes").read_text() == "mine\n"
 
 

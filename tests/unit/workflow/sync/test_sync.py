@@ -339,7 +339,7 @@ def test_without_sync_under_way_nothing_can_be_continued(begun: Moved, patchstac
 def test_the_pin_itself_needs_no_sync(begun: Moved, patchstack: Patchstack, capsys: Printed) -> None:
     capsys.readouterr()
     assert patchstack("sync", "--to", begun.fork.pin) == 0
-    assert f"product: the pin is already {begun.fork.pin}: nothing to do" in capsys.readouterr().err
+    assert f"product: the pin is already {begun.fork.pin}, so there is nothing to do" in capsys.readouterr().err
     assert not (begun.root / ".patchstack").exists()
 
 
