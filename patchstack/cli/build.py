@@ -202,7 +202,7 @@ def _build(
 
             def ready(session: Session) -> None:
                 screen.close()
-                talk(f"the tree is in {session.layout.source}; leave the shell to remove the container")
+                talk(f"the tree is in {session.layout.source}; leave the shell to clear up")
 
             open_build_shell(order, inputs, screen, ready=ready)
             return Exit.HOLDS

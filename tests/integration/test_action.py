@@ -85,7 +85,8 @@ def test_patch_and_lock_edited_together_pass_against_the_lock_and_are_caught_aga
     product.pull_request()
     fooled = product.act(command="verify", expect="lock")
     assert fooled.ok, fooled.log
-    assert any("can change both patches and lock" in command.data for command in fooled.commands if command.name == "notice")
+    notices = [command.data for command in fooled.commands if command.name == "notice"]
+    assert any("can change both patches and lock" in notice for notice in notices)
     caught = product.act(command="verify", expect="fork")
     assert not caught.ok
     assert caught.outputs["holds"] == "false"
