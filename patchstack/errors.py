@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes of every command."""
+    """The exit codes of all commands."""
 
     HOLDS = 0
     DOES_NOT_HOLD = 1

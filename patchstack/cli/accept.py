@@ -1,4 +1,4 @@
-"""`patchstack accept`: verify, build, prove, gate, decide, export."""
+"""`patchstack accept`: verify, build and gate candidates, write the decision, and export the series."""
 
 from __future__ import annotations
 

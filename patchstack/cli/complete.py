@@ -41,7 +41,7 @@ def complete_series_or_number(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
-    """Return the names of the variants in the workspace and in patchstack."""
+    """Return the names of the variants that the workspace declares or patchstack includes."""
     found: Found = []
     with suppress(Exception):
         from patchstack.builds.inputs.variant import builders_directory

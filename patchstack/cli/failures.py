@@ -63,7 +63,7 @@ def _guarded(command: Callable[[], object]) -> int:
 
 
 def _in_cache(error: OSError) -> bool:
-    """Return whether an error names a path in the cache, or a missing parent directory of the cache."""
+    """Return whether an error names a path in the cache, or a parent of the cache that is not a directory."""
     if not isinstance(error.filename, str | bytes):
         return False
     failed, cache = Path(os.fsdecode(error.filename)).absolute(), cache_directory().absolute()

@@ -98,7 +98,7 @@ def lock_command(
     """Run a command on this machine while holding the lock of the GPU, and exit with its exit code.
 
     Use it for a profiler, or for your own script. If the command starts patchstack, that process uses the same lock.
-    Exits with 4 if somebody else has the GPU, or took the lock over during the run.
+    Exits with 4 if somebody else has the GPU, or took over the lock during the run.
     """
     from patchstack.machine.gpu.lock import TOKEN, end_below, gpu_lock
     from patchstack.process import attached

@@ -58,6 +58,7 @@ def run_command(
         raise PromiseBroken(
             f"this commit breaks the checks or the scope of {config.name}",
             problems=problems,
-            hint="fix it; for a new site that the patch does not need: patchstack verify --record NAME --why TEXT; "
-            "git commit --no-verify commits anyway",
+            hint="fix the commit; or, if the patch need not change for a new site, run "
+            "patchstack verify --record NAME --why TEXT; "
+            "git commit --no-verify skips the check",
         )

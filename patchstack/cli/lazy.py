@@ -85,11 +85,11 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
-            """Run the command line. Usage errors are printed in the form of our other errors."""
+            """Run the command line. Usage errors are printed in the same form as other errors."""
             if any(name.endswith("_COMPLETE") for name in os.environ):
                 from typer._completion_classes import completion_init
 
-                completion_init()  # Typer's completion script for each shell
+                completion_init()  # registers Typer's own completion script for each shell
             try:
                 code = super().main(*args, **{**others, "standalone_mode": False})
             except UsageError as error:

@@ -39,7 +39,9 @@ def lint_command(
     patches: PatchesOption = None,
     upstream: UpstreamOption = None,
     pin: PinOption = None,
-    rules: Annotated[bool, typer.Option("--rules", help="Only list the rules with their reasons.")] = False,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="List the rules with their reasons, and check nothing.")
+    ] = False,
     engine: EngineOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.lint/1 document, one line per series.")
@@ -48,8 +50,10 @@ def lint_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Check patches, names and messages of a series against rules, each with a reason, and run its checks. Writes
-    nothing."""
+    """Check the patches, names and messages of a series against rules, and run the checks of the series.
+
+    Each rule has a reason. Writes nothing.
+    """
     if rules:
         _list_rules(json)
         return
@@ -85,7 +89,7 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
 
 
 def _reported(result: LintResult, as_json: bool, rows: Sequence[CheckRow]) -> Exit:
-    """Print a result and return the exit code of the result."""
+    """Print a result, and return its exit code."""
     if as_json:
         from patchstack.report.documents.lint import lint_document
         from patchstack.series.lint.runner import RULES

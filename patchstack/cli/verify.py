@@ -177,7 +177,7 @@ def show(result: Verification) -> None:
 def _reported(
     config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool, rows: Sequence[CheckRow] | None
 ) -> Exit:
-    """Print a result and return the exit code of the result."""
+    """Print a result, and return its exit code."""
     if as_json:
         from patchstack.report.documents.verify import verify_document
 

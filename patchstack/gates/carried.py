@@ -99,7 +99,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
             raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
-    workspace = directory / "patchstack.yaml"  # need not exist: gates look for their files in its directory
+    workspace = directory / "patchstack.yaml"  # not written: gates only look for files in its directory
     problems: list[str] = []
     top = Node(read_again, workspace, "", problems)
     parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))

@@ -1,4 +1,4 @@
-"""Define what a gate kind consists of."""
+"""Define the type of a gate kind."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
         return suites[0]
     found = next((suite for suite in suites if suite.name == name), None)
     if found is None:
-        what = f"there is no suite {name}" if name is not None else "which suite?"
-        raise UnknownName(what, hint=f"--suite with one of {', '.join(names)}")
+        what = f"there is no suite {name}" if name is not None else f"{path} has several suites, and none is named"
+        raise UnknownName(what, hint=f"name one with --suite: {', '.join(names)}")
     return found
 
 

@@ -119,8 +119,8 @@ def test_a_file_of_arrivals_has_times_and_lengths(bench: Bench, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "which server?"),
-        (("--url", "http://h", "--server", "k"), "which server?"),
+        ((), "exactly one of --url and --server is needed"),
+        (("--url", "http://h", "--server", "k"), "exactly one of --url and --server is needed"),
         (("--url", "h:1"), "is not a URL of a server"),
         (("--url", "http://u:p@h"), "the URL contains a user or a password, which would be stored"),
         (("--url", "http://h", "--rate", "2", "--arrivals", "closed"), "--rate is for an open loop"),

@@ -153,7 +153,9 @@ def _named_sides(bin: Path | None, build: str | None, a: str | None, b: str | No
     if both is not None and (a is not None or b is not None):
         raise OptionConflict("--bin and --build name both sides, so they cannot be combined with --a or --b")
     if both is None and (a is None or b is None):
-        raise AmbiguousName("which sides?", hint="--a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE")
+        raise AmbiguousName(
+            "the two sides are not named", hint="add --a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE"
+        )
     return a or both or "", b or both or ""
 
 
@@ -189,7 +191,7 @@ def noise_command(
     """
     what = str(bin) if bin is not None else build
     if what is None or (bin is not None and build is not None):
-        raise AmbiguousName("which side?", hint="--bin DIR, or --build KEY")
+        raise AmbiguousName("exactly one of --bin and --build is needed", hint="add --bin DIR or --build KEY")
     _run(
         _WorkloadOptions(workload, model=model, settings=setting, demand=None, env=env),
         (what, what),

@@ -194,7 +194,9 @@ def _measured(
     from patchstack.workflow.serve import plan_of, serve_url
 
     if (url is None) == (started.what is None):
-        raise AmbiguousName("which server?", hint="add --url URL, or start a server with --server BUILD --model FILE")
+        raise AmbiguousName(
+            "exactly one of --url and --server is needed", hint="add --url URL, or --server BUILD --model FILE"
+        )
     if html is not None:
         from patchstack.report.serve_page import require_page
 

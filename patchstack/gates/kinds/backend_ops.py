@@ -125,7 +125,7 @@ def case_list(names: Iterable[str]) -> CaseList:
 
 
 def compared(names: Sequence[str], reference: CaseList) -> Coverage:
-    """Compare the cases that ran with a reference."""
+    """Compare a reference with the cases that ran."""
     if reference.names is None:
         if digest_of(names) == reference.sha256:
             return Coverage()
@@ -276,7 +276,7 @@ def settings_of(values: Values) -> OperatorSettings:
 
 
 def run(settings: OperatorSettings, runner: Observer) -> Judgement:
-    """Test the operators, and judge.
+    """Test the operators, and judge the results.
 
     The supported cases are listed, and failing cases are run again on their own.
 

@@ -74,7 +74,7 @@ def settings_of(values: Values) -> CommandSettings:
 
 
 def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
-    """Return the problems of the settings. Each problem has the key of its setting."""
+    """Return the problems in the settings, each with the key of its setting."""
     found = []
     if not settings.must:
         found.append(
@@ -88,7 +88,7 @@ def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: CommandSettings, runner: Observer) -> Judgement:
-    """Run the program, repeat the run if a line may have been lost, and judge."""
+    """Run the program, repeat the run if a line may have been lost, and judge the runs."""
     runs: list[Observed] = []
     for number in range(1, _REPEATS + 1):
         salt = f"run {number}" if number > 1 else ""
@@ -151,7 +151,7 @@ def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Ju
 
 
 def missing_of(wanted: Sequence[str], seen: Observation) -> tuple[str, ...]:
-    """Return the patterns that match no line of a run."""
+    """Return the patterns that match no line of a run's output."""
     lines = all_lines_of(seen.stdout, seen.stderr)
     return tuple(text for text in wanted if not any(re.search(text, line) for line in lines))
 

@@ -216,7 +216,7 @@ def settings_of(values: Values) -> CompletionSettings:
 
 
 def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
-    """Return the problems of states and modes. Each problem has the key of its setting."""
+    """Return the problems in the states and modes, each with the key of its setting."""
     found: list[tuple[str, str]] = []
     by_name = {state.name: state for state in settings.states}
     if not settings.states:

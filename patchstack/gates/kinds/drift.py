@@ -73,7 +73,7 @@ def settings_of(values: Values) -> DriftSettings:
 
 
 def settings_problems(settings: DriftSettings) -> list[str]:
-    """Return the problems of the context lengths."""
+    """Return the problems in the context lengths."""
     comparison = settings.kl.comparison
     found = [
         comparison_problem(context, comparison.batch, comparison.ubatch, comparison.chunks)
@@ -85,7 +85,7 @@ def settings_problems(settings: DriftSettings) -> list[str]:
 
 
 def run(settings: DriftSettings, runner: Observer) -> Judgement:
-    """Compare at every context length, even after a failure, and judge."""
+    """Compare at every context length, even after a failure, and judge the comparisons."""
     all_settings = [
         replace(settings.kl, comparison=replace(settings.kl.comparison, context=context))
         for context in settings.contexts

@@ -153,8 +153,11 @@ def settings_of(values: Values) -> EngagedSettings:
 
 
 def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
-    """Return the program that a switch is tested with, and the questions if the program is a server. The program either
-    has its own arguments, or is a llama.cpp program with a prompt. Problems are reported on the values."""
+    """Return the program with which a switch is tested, and the requests if the program is a server.
+
+    The program either has its own arguments, or is a llama.cpp program with a prompt. Problems are reported on
+    `values`.
+    """
     if values.chosen(OTHER_PROGRAM):
         program, args = (values.written(name).rstrip(":") for name in ("program", "args"))
         why = f"not allowed with {program}; use {args}"
@@ -185,7 +188,7 @@ def questions_of(prompting: Prompting) -> tuple[Question, ...]:
 
 
 def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
-    """Return the problems of the settings. Each problem has the key of its setting."""
+    """Return the problems in the settings, each with the key of its setting."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment, so nothing is switched"))
@@ -198,7 +201,7 @@ def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: EngagedSettings, runner: Observer) -> Judgement:
-    """Run the program with the switch on and off, and judge."""
+    """Run the program with the switch on and off, and judge both runs."""
     pinned = settings.program.pinned
     complete = incomplete(settings.questions, pinned=pinned) if settings.questions else settings.program.complete()
     requests = tuple(question.request() for question in settings.questions)

@@ -257,7 +257,7 @@ def args_problem(args: tuple[str, ...]) -> str | None:
 
 
 def run(settings: KlSettings, runner: Observer) -> Judgement:
-    """Create the base log unless it is stored, compare, and judge.
+    """Create the base log unless it is stored, compare the model with it, and judge the result.
 
     Raises `MissingError` if the build of the base does not exist.
     """

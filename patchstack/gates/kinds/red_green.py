@@ -109,7 +109,7 @@ def settings_of(values: Values) -> RedGreenSettings:
 
 
 def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | None = None) -> Judgement:
-    """Run the test with and without the code, and judge.
+    """Run the test with and without the code, and judge both runs.
 
     `without` is a runner for the build without the code. If it is None, the runner is created from the settings.
     """

@@ -192,7 +192,7 @@ def _program(values: Values) -> Program:
 
 
 def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the problems of the settings. Each problem has the key of its setting."""
+    """Return the problems in the settings, each with the key of its setting."""
     found = []
     if "speculative" in checks and not settings.speculates:
         found.append(("speculative", "the check needs speculative (arguments of the server) or draft (a model)"))

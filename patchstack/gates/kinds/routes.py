@@ -110,7 +110,7 @@ def settings_of(values: Values) -> RoutesSettings:
 
 
 def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
-    """Return the problems of the settings. Each problem has the key of its setting."""
+    """Return the problems in the settings, each with the key of its setting."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment, so nothing is switched"))
@@ -123,7 +123,7 @@ def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: RoutesSettings, runner: Observer) -> Judgement:
-    """Run the program with the switch on and off, and judge."""
+    """Run the program with the switch on and off, and judge both runs."""
     pinned = settings.program.pinned
     complete = incomplete(settings.questions, pinned=pinned) if settings.questions else settings.program.complete()
     requests = tuple(question.request() for question in settings.questions)

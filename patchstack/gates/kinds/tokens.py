@@ -216,7 +216,7 @@ def settings_of(values: Values) -> TokensSettings:
 
 
 def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
-    """Return the problems of the settings. Each problem has the key of its setting."""
+    """Return the problems in the settings, each with the key of its setting."""
     found = [("args", f"{text} is set by the gate") for text in arguments_taken(settings.prompting.args)]
     if not settings.states:
         found.append(("states", "the list is empty, so nothing would be checked"))
@@ -408,7 +408,7 @@ def _judgement(findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswe
 
 
 def told(digest: str, count: int | None) -> str:
-    """Return a short text for ids: their count and their digest."""
+    """Return the count and the digest of ids as a short text."""
     return f"{count} tokens {digest}" if count is not None else f"tokens {digest}"
 
 
