@@ -94,7 +94,9 @@ def _show(name: str, directory: Path, done: Materialized, *, check: bool, json: 
     else:
         verb = "apply to" if check else "applied to"
         what = patch_count(done.patch_count)
-        counts = f"{counted(len(done.created), 'file')} made, {len(done.changed)} changed, {len(done.removed)} removed"
+        counts = (
+            f"{counted(len(done.created), 'file')} created, {len(done.changed)} changed, {len(done.removed)} removed"
+        )
         print(f"{name}: {what} {verb} {directory}: {counts}" + (" (nothing was written)" if check else ""))
     for warning in done.warnings:
         talk(f"warning: {warning}")

@@ -96,10 +96,11 @@ def _without_lock(made: CheckedOut, config: SeriesConfig, *, whole: bool) -> Non
     from patchstack.workspace import FILE_NAME
 
     talk(
-        "note: there is no series.lock: author, date and message are the patches', every author is the committer "
-        "too, and the ids are not those of the commits that the patches were made from"
+        "note: there is no series.lock, so author, date and message come from the patches, each author is also the "
+        "committer, and the ids differ from the ids of the original commits"
     )
     if whole and config.fork is None:
         talk(
-            f"next: fork: {made.directory} and fork_ref: {made.branch} in {FILE_NAME}; patchstack export {config.name}"
+            f"next: set fork: {made.directory} and fork_ref: {made.branch} in {FILE_NAME}, "
+            f"then run patchstack export {config.name}"
         )

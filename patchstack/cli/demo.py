@@ -96,7 +96,10 @@ class Tour:
     def gate(self, engine: str) -> str:
         """Record the first references of the build, and run its suite. Return the key of the build."""
         key = self._key(engine)
-        print("A suite in patchstack.yaml says what a build must still do. This build gives its first references:\n")
+        print(
+            "A suite in patchstack.yaml defines what a build must still do. This build gives the first references:\
+"
+        )
         self._patchstack("gate", "record", "greedy", "--build", key, "--why", "the fork as it was exported")
         self._patchstack("gate", "run", "--build", key)
         return key
@@ -111,11 +114,17 @@ class Tour:
         self._patchstack("accept", GOOD, "--engine", engine, "--why", "Half as many look-ups, and the same text")
         self._git("merge", "--quiet", "--ff-only", GOOD)
         self._patchstack("verify", "paged")
-        print("The next one changes a token of the model's output:\n")
+        print(
+            "The next commit changes a token of the model's output:\
+"
+        )
         self._patchstack("accept", CHANGED, "--engine", engine, codes=(_DOES_NOT_HOLD,))
         why = "Another text: a quarter is too coarse for keys"
         self._patchstack("reject", CHANGED, "--why", why, "--tag", "kv")
-        print("The last one loses output. It cannot be judged, so it is neither good nor bad:\n")
+        print(
+            "The last commit loses output. It cannot be judged, so it is neither accepted nor rejected:\
+"
+        )
         self._patchstack("accept", LOST, "--engine", engine, codes=(_INVALID,))
         self._patchstack("ledger")
 

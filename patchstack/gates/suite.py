@@ -58,7 +58,7 @@ class Suite:
         known = [gate.name for gate in self.gates]
         if unknown := [name for name in names if name not in known]:
             near = difflib.get_close_matches(unknown[0], known, 1)
-            hint = f"perhaps you meant {near[0]}" if near else f"it has {', '.join(known)}"
+            hint = f"perhaps you meant {near[0]}" if near else f"the gates are {', '.join(known)}"
             raise UnknownName(f"suite {self.name} has no gate {', '.join(unknown)}", hint=hint)
         chosen = tuple(gate for gate in self.gates if gate.name in names)
         return Suite(name=self.name, what=self.what, gates=chosen, allow=self.allow)

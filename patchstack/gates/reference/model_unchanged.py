@@ -127,7 +127,7 @@ def measure_of(values: Values, prompting: Prompting) -> Measure | None:
     if problem := kl.args_problem(side.args):
         own.complain("args" if said else "", problem)
     if not said and prompting.models:
-        own.complain("", "the gate's args name models: give args for llama-perplexity under kl:")
+        own.complain("", "the gate's args name models, so args for llama-perplexity must be set under kl:")
     return Measure(kl=settings, build=own[BUILD], base=own[BASE] if own.chosen(BASE) else None)
 
 

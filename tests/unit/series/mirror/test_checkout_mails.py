@@ -87,8 +87,12 @@ def test_the_commits_are_those_that_git_am_makes(
     )
     assert again.git("log", "-1", "--format=%an %s", "product") == "Some Body Last"
     assert f"4 commits above {foreign.pin}" in told.out
-    assert "note: there is no series.lock: author, date and message are the patches', every author is the" in told.err
-    assert "next: fork: again and fork_ref: product in patchstack.yaml; patchstack export product" in told.err
+    assert (
+        "note: there is no series.lock, so author, date and message come from the patches, each author is" in told.err
+    )
+    assert (
+        "next: set fork: again and fork_ref: product in patchstack.yaml, then run patchstack export product" in told.err
+    )
 
 
 def test_exported_once_from_what_was_checked_out_the_series_stays_byte_for_byte(
