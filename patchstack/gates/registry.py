@@ -39,70 +39,70 @@ def _entry(name: str, summary: str) -> Callable[[Callable[[], Kind[Any]]], None]
     return add
 
 
-@_entry("completion", "The same greedy transcript, byte for byte.")
+@_entry("completion", "Compare a greedy transcript, byte for byte.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import completion
 
     return completion.KIND
 
 
-@_entry("tokens", "The same token ids, through llama-server.")
+@_entry("tokens", "Compare the token ids of llama-server.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import tokens
 
     return tokens.KIND
 
 
-@_entry("backend-ops", "All operators, compared with the CPU, and none lost.")
+@_entry("backend-ops", "Compare operators with the CPU, and find missing cases.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import backend_ops
 
     return backend_ops.KIND
 
 
-@_entry("kl", "KL divergence against a base.")
+@_entry("kl", "Measure the KL divergence from a base.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import kl
 
     return kl.KIND
 
 
-@_entry("drift", "KL divergence over growing contexts.")
+@_entry("drift", "Measure the KL divergence at growing contexts.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import drift
 
     return drift.KIND
 
 
-@_entry("rollback", "State that is rolled back leaves no trace in the output.")
+@_entry("rollback", "Check that a rollback leaves no trace in the output.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import rollback
 
     return rollback.KIND
 
 
-@_entry("engaged", "A switch leaves its mark when on, and none when off.")
+@_entry("engaged", "Check that a switch leaves its mark when on, and none when off.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import engaged
 
     return engaged.KIND
 
 
-@_entry("routes", "A switch changes the route that it claims to change.")
+@_entry("routes", "Check that a switch changes the route that it claims to change.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import routes
 
     return routes.KIND
 
 
-@_entry("red-green", "A test fails without its code, and passes with it.")
+@_entry("red-green", "Check that a test fails without its code, and passes with it.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import red_green
 
     return red_green.KIND
 
 
-@_entry("command", "Any program, with the output that it must print.")
+@_entry("command", "Run any program, and check its output.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import command
 
