@@ -56,7 +56,7 @@ def apply_command(
     directory = Path(last)
     if resume:
         if names or patches or check or at is not None or json or strip is not None:
-            raise OptionConflict("--resume takes a directory and nothing else", hint="patchstack apply --resume DIR")
+            raise OptionConflict("--resume can only be combined with a directory", hint="patchstack apply --resume DIR")
         _finish(directory)
         return
     if len(names) > 1 or (names and patches):

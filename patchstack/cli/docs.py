@@ -34,7 +34,7 @@ def docs_command(
     from patchstack.workflow.metadata import read_series_metadata
 
     if check and output is None:
-        raise OptionConflict("--check needs a document", hint="--output FILE")
+        raise OptionConflict("--check needs --output", hint="add --output FILE")
     found = the_workspace(workspace)
     beside = output.resolve().parent if output is not None else Path.cwd()
     tables = {

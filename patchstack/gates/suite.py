@@ -146,7 +146,10 @@ def _read_suite(name: str, node: Node, models: Mapping[str, Model]) -> Suite:
     for one in node.items("gates"):
         gate, kind = one.text("name", required=True) or "", one.text("kind", required=True) or ""
         if gate and not _NAME.match(gate):
-            one.complain("name", "a gate is named with letters, digits, dots, dashes and underscores")
+            one.complain(
+                "name",
+                "not a name: a letter or digit, then letters, digits, dots, dashes and underscores",
+            )
         if gate in seen:
             one.complain("name", f"the suite already has a gate {gate}")
         seen.add(gate)

@@ -201,7 +201,9 @@ def settings_of(values: Values) -> CompletionSettings:
     prompting = prompting_of(values)
     alone, states = state_of("", values), values[STATES]
     if states is not None and (alone.expect or alone.transcript or alone.same_as):
-        values.complain("states", "each state has its own expect, transcript and same_as; the gate has none")
+        values.complain(
+            "states", "each state has its own expect, transcript and same_as, so the gate must not have them"
+        )
     if switch := values[SWITCH]:
         states = (replace(alone, name="off"), replace(alone, name="on", env=switch, expect=None, same_as="off"))
     settings = CompletionSettings(

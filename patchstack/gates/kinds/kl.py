@@ -186,7 +186,7 @@ CALIBRATE = Setting[float | None](
     form=positive(1e6),
     default=None,
     metavar="FACTOR",
-    help="Set the limits to this multiple of the noise of the base against itself.",
+    help="Set the limits to this multiple of the noise, which is measured by comparing the base with itself.",
 )
 RUN_SECONDS = replace(SECONDS, form=Whole(1, 7 * 86_400), default=3600, help="The time limit of one run.")
 SHAPE = (CHUNKS, BATCH, UBATCH)

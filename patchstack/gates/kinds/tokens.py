@@ -199,7 +199,7 @@ def settings_of(values: Values) -> TokensSettings:
     prompting = prompting_of(values)
     alone, states = state_of("", values), values[STATES]
     if states is not None and alone.reference is not None:
-        values.complain("states", "each state has its own expect and expect_file; the gate has none")
+        values.complain("states", "each state has its own expect and expect_file, so the gate must not have them")
     if switch := values[SWITCH]:
         states = (replace(alone, name="off"), TokensState(name="on", env=switch, same_as="off"))
     settings = TokensSettings(

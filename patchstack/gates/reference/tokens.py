@@ -97,7 +97,7 @@ class Filed:
 class IdsFile:
     """A file of token ids, next to the workspace file or named on the command line."""
 
-    written: str = "a file next to the workspace file: a JSON list"
+    written: str = "a file next to the workspace file, with a JSON list"
     option: Any = Path
 
     def read(self, node: Node, name: str, models: Models) -> Filed | None:
