@@ -233,7 +233,7 @@ def test_a_workspace_that_cannot_be_used_is_an_error_and_no_pass(product: Produc
         ({"command": "::add-mask::x"}, "is not one of verify, lint, canary, build, gate"),
         ({"series": "--workspace"}, "is not the name of a series"),
         ({"workspace": "../elsewhere/patchstack.yaml"}, "is not below the repository's root"),
-        ({"command": "lint", "arch": "121"}, "arch is for the command build"),
+        ({"command": "lint", "arch": "121"}, "arch can only be used with the command build"),
         ({"args": "'open"}, "args cannot be parsed"),
         ({"upstream-commit": "main"}, "is not a full commit id"),
     ],

@@ -176,4 +176,4 @@ def test_unlock_frees_the_owner_by_hand_only_by_force(gpu: Gpu, tmp_path: Path) 
 
 def test_a_lock_s_directory_is_named_by_its_whole_path(gpu: Gpu) -> None:
     ran = gpu("unlock", "--lock", "here")
-    assert (ran.code, "--lock is a directory of the machine that has the GPU" in ran.stderr) == (2, True)
+    assert (ran.code, "--lock must name a directory on the machine that has the GPU" in ran.stderr) == (2, True)

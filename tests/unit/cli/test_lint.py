@@ -179,7 +179,7 @@ def test_patches_that_cannot_be_read_are_findings_with_exit_1(tmp_path: Path, ru
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--pin", "abc"], "error: --pin without --patches"),
+        (["--pin", "abc"], "error: --pin cannot be used without --patches"),
         (["--patches", "patches"], "error: --patches needs --pin"),
         (["--patches", "patches", "--pin", "abc"], "error: --patches needs --upstream"),
         (["product", "--patches", "patches"], "error: give a series of the workspace or --patches, not both"),

@@ -127,7 +127,7 @@ def test_one_suite_is_the_one_meant_and_of_several_one_is_named(tmp_path: Path) 
     assert find_suite(suites, None, path).name == "quick"
     with pytest.raises(UsageError, match="there is no suite slow"):
         find_suite(suites, "slow", path)
-    with pytest.raises(UsageError, match="which suite"):
+    with pytest.raises(UsageError, match="has several suites"):
         find_suite([*suites, *suites], None, path)
     with pytest.raises(UsageError, match="has no suites"):
         find_suite([], None, path)

@@ -58,4 +58,4 @@ def test_a_finding_is_known_again_when_lines_move(tmp_path: Path, run_cli: RunCl
 def test_without_a_document_of_lint_there_is_none(tmp_path: Path, run_cli: RunCli) -> None:
     fork = a_fork(tmp_path)
     (tmp_path / "verify.json").write_text(run_cli("verify", *fork.options, "--json").stdout)
-    assert "there is no lint document" in run_cli("ci", "sarif", tmp_path / "verify.json").stderr
+    assert "the input contains no lint document" in run_cli("ci", "sarif", tmp_path / "verify.json").stderr

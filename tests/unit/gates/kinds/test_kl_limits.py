@@ -138,9 +138,9 @@ def test_settings_are_read(tmp_path: Path) -> None:
             "base and model do not differ, so a run would be compared with itself",
         ),
         ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}", "set one of model:, base_env:, base_build:"),
-        ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}\nbase_env: {A: '1'}", "nothing differs"),
-        ("base: a\nmodel: a\ntext: t.txt\nargs: [-t, '1']\nbase_args: [-t, '1']", "nothing differs"),
-        ("base: a\nmodel: a\ntext: t.txt\nbase_env: {GGML_NO_BACKTRACE: '1'}", "nothing differs"),
+        ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}\nbase_env: {A: '1'}", "do not differ"),
+        ("base: a\nmodel: a\ntext: t.txt\nargs: [-t, '1']\nbase_args: [-t, '1']", "do not differ"),
+        ("base: a\nmodel: a\ntext: t.txt\nbase_env: {GGML_NO_BACKTRACE: '1'}", "do not differ"),
     ],
 )
 def test_wrong_settings_are_complained_about(tmp_path: Path, text: str, told: str) -> None:

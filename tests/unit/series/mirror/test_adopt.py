@@ -141,7 +141,7 @@ def test_adopting_twice_gives_the_same_commits(fork: Fork, run: Adopting) -> Non
     ran = adopt(run, fork, patches)
     assert (ran.code, ran.stderr) == (
         2,
-        "error: patchstack.yaml has a series debian already\n\nhint: give another name with --name\n",
+        "error: patchstack.yaml already has a series debian\n\nhint: choose a different name with --name\n",
     )
     shutil.rmtree("patches")
     Path("patchstack.yaml").unlink()

@@ -181,7 +181,7 @@ def test_without_upstream_the_fork_serves_for_it_and_without_either_it_is_asked_
 def test_sources_without_patches_are_wrong_usage(fork: Fork, run_cli: RunCli) -> None:
     ran = run_cli("verify", "--upstream", fork.upstream.path, "--pin", fork.pin)
     assert (ran.code, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error: --pin without --patches\n\nhint: ")
+    assert ran.stderr.startswith("error: --pin cannot be used without --patches\n\nhint: ")
 
 
 def test_a_series_name_beside_patches_is_wrong_usage(fork: Fork, run_cli: RunCli) -> None:

@@ -148,7 +148,7 @@ def test_options_that_need_others_say_so(tmp_path: Path, run_cli: RunCli) -> Non
     for options, told in (
         (["--strict"], "error: --strict needs --blame"),
         (["--svg", "x.svg"], "error: --svg needs --forecast"),
-        (["--forecast", "--days", "0"], "error: --days 0 is not a number of days"),
+        (["--forecast", "--days", "0"], "error: --days 0 is not a positive number of days"),
     ):
         ran = asked(fork, run_cli, *options)
         assert ran.code == 2 and told in ran.stderr
