@@ -83,7 +83,7 @@ PolicyOption = Annotated[
         "--policy-from",
         metavar="REF|FILE",
         callback=_policy_chosen,
-        help="Read the workspace file, except for its pins, from this commit or *.yaml file. For untrusted changes.",
+        help="Read the workspace file, except for its pins, from a commit or *.yaml file, to check untrusted changes.",
     ),
 ]
 EngineOption = Annotated[
