@@ -27,7 +27,7 @@ OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"
 @pytest.mark.parametrize(
     ("states", "problem"),
     [
-        ((), "there are none"),
+        ((), "the list is empty"),
         ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
         ((replace(ON, same_as="on"),), "same_as names the state itself"),
         ((OFF, replace(ON, env=())), "has the same environment as off, so a run would be compared with itself"),
