@@ -97,9 +97,7 @@ def bisect_command(
         raise OptionConflict("--good and --bad name patches, so they cannot be combined with --to")
     configs = chosen_series([series] if series else [], workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
-        raise AmbiguousName(
-            "bisect handles only one series", hint=f"name one of {', '.join(one.name for one in configs)}"
-        )
+        raise AmbiguousName("bisect handles one series", hint=f"name one of {', '.join(one.name for one in configs)}")
     with naming_clones(configs[0]):
         row = row_of(configs[0], open_cache(offline=offline), to, good=good, bad=bad)
     talk(row.what)

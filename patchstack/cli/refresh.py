@@ -55,9 +55,7 @@ def refresh_command(
     *names, last = words
     configs = chosen_series(names, workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
-        raise OptionConflict(
-            "refresh handles only one series", hint=f"name one of {', '.join(one.name for one in configs)}"
-        )
+        raise OptionConflict("refresh needs one series", hint=f"name one of {', '.join(one.name for one in configs)}")
     [config] = configs
     series = configured_series(config)
     sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=series)

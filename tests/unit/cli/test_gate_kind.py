@@ -108,7 +108,7 @@ def test_engaged(gate: Gate, tmp_path: Path) -> None:
     program(tmp_path / "bin", "tool", '[ -z "$T" ] || echo "[t] x"; echo done')
     assert gate(*asked, "--on", "T=1", "--program", "tool", "--sentinel", "^done$").code == 0
     unsure = gate(*asked, "--on", "T=1", "--program", "tool")
-    assert (unsure.code, "none is known of tool" in unsure.stderr) == (2, True)
+    assert (unsure.code, "tool has no default" in unsure.stderr) == (2, True)
 
 
 def test_routes(gate: Gate, tmp_path: Path) -> None:

@@ -188,7 +188,9 @@ def test_files_whose_contents_are_nowhere_are_left_out_of_the_work_tree(
 ) -> None:
     foreign.upstream.loose(foreign.upstream.blob(foreign.pin, "big/untouched.gguf")).unlink()
     assert patchstack("checkout", "product", "again") == 0
-    told = "warning: the contents of big/untouched.gguf are not available: the work tree is sparse, without them"
+    told = (
+        "warning: the contents of big/untouched.gguf are not available, so the work tree does not contain these files"
+    )
     assert told in capsys.readouterr().err
     again = tmp_path / "again"
     assert (again / "src/kernel.cu").read_text() == numbered(300, {10: "ten", 99: "more"})
