@@ -18,7 +18,7 @@ _VERBOSE = "patchstack.verbose"
 
 
 def add_manner(command: Any) -> None:
-    """Let a command accept these options after its name.
+    """Let a command accept the options for verbosity and colours after its name.
 
     For a group, this includes all of its commands. If the command has an option with the same name, its own option has
     priority. `command` is a Typer command. The help of the command does not list these options, because the help of
