@@ -230,8 +230,10 @@ def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
         if state.same_as == state.name or state.same_as not in by_name:
             found.append(("states", f"{state.name}: there is no other state {state.same_as!r}"))
         elif merged(settings.prompting.env, by_name[state.same_as].env) == merged(settings.prompting.env, state.env):
-            told = f"{state.name} and {state.same_as} have the same environment, so a run would be compared with itself"
-            found.append(("states", told))
+            problem = (
+                f"{state.name} and {state.same_as} have the same environment, so a run would be compared with itself"
+            )
+            found.append(("states", problem))
     return found
 
 
