@@ -49,7 +49,7 @@ def _read(node: Node) -> Check | None:
     kind_name = node.text("kind", required=True)
     patch, at = _patch(node), node.text("at") or _SERIES
     if at not in ("patch", _SERIES, "upstream"):
-        node.complain("at", f"{at!r} is none of patch, series, upstream")
+        node.complain("at", f"{at!r} is not one of patch, series, upstream")
     elif at == "patch" and patch is None:
         node.complain("at", "`at: patch` needs the number of a patch")
     files, what, time = node.texts("files"), node.text("what") or "", node.text("time")
@@ -60,7 +60,7 @@ def _read(node: Node) -> Check | None:
         node.complain("time", f"{time!r} is not a time such as 10s or 5m")
     if kind_name is None or kind_name not in KINDS:
         if kind_name is not None:
-            node.complain("kind", f"{kind_name!r} is none of {', '.join(KINDS)}")
+            node.complain("kind", f"{kind_name!r} is not one of {', '.join(KINDS)}")
         return None
     kind = kind_of(kind_name)
     settings = kind.read(node)

@@ -176,7 +176,7 @@ def _figure(parent: Node, key: str, units: Mapping[str, float]) -> Figure | None
     date = _date(node)
     node.finish()
     if texts["unit"] is not None and texts["unit"] not in units:
-        node.complain("unit", f"{texts['unit']!r} is none of {', '.join(units)}")
+        node.complain("unit", f"{texts['unit']!r} is not one of {', '.join(units)}")
     if texts["kind"] is not None and texts["kind"] not in ("specified", "measured"):
         node.complain("kind", f"{texts['kind']!r} is neither specified nor measured")
     unit, kind, source = texts["unit"], texts["kind"], texts["source"]

@@ -123,7 +123,7 @@ def test_rollback_alone(
         (("tokens", "--margin", "1"), "--margin: 1 is not a difference in probability"),
         (("tokens", "--arg=-np", "--arg=4"), "--arg: -np is set by the gate"),
         (("tokens", "--switch", "SWITCH"), "--switch SWITCH: must be NAME=VALUE"),
-        (("rollback", "--check", "all"), "--check: 'all' is none of program, speculative, reuse"),
+        (("rollback", "--check", "all"), "--check: 'all' is not one of program, speculative, reuse"),
         (("rollback", "--check", "speculative"), "--speculative: with what?"),
         (("rollback", "--says", "("), "--says: '(' is not a regular expression"),
     ],

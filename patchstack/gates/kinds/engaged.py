@@ -196,7 +196,7 @@ def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
         told = "give a pattern of the line that the program prints last, so that lost output is noticed"
         found.append(("sentinel", f"sentinel is missing, and {settings.program.name} has no default: {told}"))
     if settings.where not in (OUTPUT, "stderr", "stdout") and not (settings.brings and _NAME.match(settings.brings[0])):
-        found.append(("where", f"{settings.where!r} is none of stderr, stdout, output and file:NAME"))
+        found.append(("where", f"{settings.where!r} is not one of stderr, stdout, output and file:NAME"))
     return found
 
 

@@ -155,7 +155,7 @@ def settings_of(values: Values) -> RollbackSettings:
     checks = said if said is not None else ("program", "speculative") if speculates else ("program",)
     for name in checks:
         if name not in CHECKS:
-            values.complain("checks", f"{name!r} is none of {', '.join(CHECKS)}")
+            values.complain("checks", f"{name!r} is not one of {', '.join(CHECKS)}")
     if not checks:
         values.complain("checks", "the list is empty, so nothing would be checked")
     asks = "speculative" in checks or "reuse" in checks

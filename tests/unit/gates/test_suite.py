@@ -100,7 +100,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
         read_suites(read_workspace(path))
     told = "\n".join(error.value.problems)
     assert f"{path}:5: models.tiny.sha256: must be 64 lower-case hexadecimal digits" in told
-    assert f"{path}:9: suites.quick.gates.kind: 'comand' is none of" in told
+    assert f"{path}:9: suites.quick.gates.kind: 'comand' is not one of" in told
     assert "perhaps command" in told
     assert f"{path}:11: suites.quick.gates.name: the suite already has a gate two" in told
     assert f"{path}:11: suites.quick.gates.mustnt: unknown key, perhaps you meant must_not" in told

@@ -111,4 +111,4 @@ def test_checks_that_cannot_be_used_are_told_before_anything_else(tmp_path: Path
     ran = run_cli("verify", "--workspace", tmp_path / "patchstack.yaml", "--checks")
     assert ran.code == 2
     assert "the checks of mine cannot be used" in ran.stderr
-    assert ":8: series.mine.checks.kind: 'presnt' is none of present, absent, sites, command" in ran.stderr
+    assert ":8: series.mine.checks.kind: 'presnt' is not one of present, absent, sites, command" in ran.stderr

@@ -237,7 +237,7 @@ def test_a_variants_file_with_mistakes_is_told_all_of_them_with_their_lines(tmp_
         read_variants_file(path)
     said = "\n".join(error.value.problems)
     assert f"{path}:3: variants.one.arch: 'sm-huge' is not a CUDA architecture" in said
-    assert f"{path}:4: variants.one.platform: 'windows/amd64' is none of linux/amd64, linux/arm64" in said
+    assert f"{path}:4: variants.one.platform: 'windows/amd64' is not one of linux/amd64, linux/arm64" in said
     assert f"{path}:5: variants.one.cmake.A: a list is not a single value" in said
     assert f"{path}:6: variants.one.limits.memory: 'lots' is not a size" in said
     assert "'soon' is not a time" in said

@@ -120,7 +120,7 @@ def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:
         ("program: tool\nmust: '('\n", "must: '(' is not a regular expression"),
         ("program: tool\nmust: ''\n", "must: '' matches every text"),
         ("program: tool\nmust: a\nmust_not: a\n", "must_not: 'a' is in both must and must_not"),
-        ("program: tool\nmust: a\nexit: 256\n", "exit: 256 is not from 0 to 255"),
+        ("program: tool\nmust: a\nexit: 256\n", "exit: must be from 0 to 255, not 256"),
         ("must: a\n", "program is missing"),
     ],
 )

@@ -94,8 +94,8 @@ def test_a_switch_may_be_another_value_instead_of_none(tmp_path: Path) -> None:
         (replace(SPEC, off=SPEC.on), "nothing is switched"),
         (replace(SPEC, on=()), "nothing is switched"),
         (replace(SPEC, program=replace(SPEC.program, sentinel=None)), "sentinel is missing, and tool has no default"),
-        (replace(SPEC, where="file:../x"), "is none of stderr, stdout, output and file:NAME"),
-        (replace(SPEC, where="both"), "is none of stderr, stdout, output and file:NAME"),
+        (replace(SPEC, where="file:../x"), "is not one of stderr, stdout, output and file:NAME"),
+        (replace(SPEC, where="both"), "is not one of stderr, stdout, output and file:NAME"),
     ],
 )
 def test_settings_that_prove_nothing_are_refused(spec: EngagedSettings, problem: str) -> None:

@@ -238,7 +238,7 @@ def test_a_model_that_drafts_makes_it_check_speculation_too(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("checks: [speculate]", "checks: 'speculate' is none of program, speculative, reuse"),
+        ("checks: [speculate]", "checks: 'speculate' is not one of program, speculative, reuse"),
         ("checks: []", "checks: the list is empty, so nothing would be checked"),
         (
             "checks: [speculative]\nprompt: Hello",

@@ -188,7 +188,7 @@ def test_a_reference_is_read_from_a_file_beside_the_workspace(tmp_path: Path) ->
         ("expect_file: patchstack.yaml", "not JSON"),
         ("margin: 1", "margin: '1' is not a difference in probability"),
         ("margin: .nan", "margin: 'nan' is not a difference in probability"),
-        ("repeats: 0", "repeats: 0 is not from 1 to 16"),
+        ("repeats: 0", "repeats: must be from 1 to 16, not 0"),
         ("args: [-np, '4']", "args: -np is set by the gate"),
         ("args: [--port=80]", "args: --port=80 is set by the gate"),
         ("tokens: 2\nexpect: [1, 2, 3]", "2 tokens are requested, but the reference has 3"),

@@ -76,7 +76,7 @@ def test_a_patch_too_large_for_the_rules_is_a_finding_unless_the_policy_allows_i
     assert readable(lines, LintPolicy(patch_kib=1000)) == lines
     assert readable(lines[:-2], LintPolicy()) == lines[:-2]
     assert readable(None, LintPolicy()) == b""
-    files = b"".join(b"diff --git a/%d b/%d\nold mode 100644\nnew mode 100755\n" % (at, at) for at in range(5001))
+    files = b"".join(b"diff --git a/%d b/%d\nold mode 100644\nnew mode 100755\n" % (at, at) for at in range(5000))
     assert readable(files, LintPolicy()) == b""
     assert readable(files[: files.rindex(b"diff")], LintPolicy()) != b""
     hunks = b"diff --git a/x b/x\n" + b"@@ -1 +1 @@\n-a\n+b\n" * 9_999
