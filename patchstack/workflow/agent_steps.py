@@ -42,12 +42,12 @@ class Prompt:
 
 
 class Tokens(Protocol):
-    """Computes the tokens of prompts and answers. `unit` tells how they are counted."""
+    """Computes the tokens of prompts and answers. `unit` is the unit in which they are counted."""
 
     unit: str
 
     def prompt(self, record: Record) -> Prompt:
-        """Return the tokens of a record's prompt. Raises `UsageError` if they are not known."""
+        """Return the tokens of a record's prompt. Raises `UsageError` if they are unknown."""
 
     def answer(self, record: Record) -> tuple[int, ...]:
         """Return the generated tokens. The last one is not in the cache."""
@@ -56,7 +56,7 @@ class Tokens(Protocol):
 class EstimatedTokens:
     """Counts every four bytes of a message as one token.
 
-    Messages are counted separately. The user gives the token count of an image.
+    Messages are counted separately. The user sets the token count of an image.
     """
 
     unit = f"estimated tokens of {BYTES_A_TOKEN} bytes; --server counts them exactly"
@@ -94,8 +94,8 @@ class EstimatedTokens:
     def _image(self, record: Record) -> int:
         if self.image_tokens is None:
             raise ServerAnswer(
-                f"{record.place}: the prompt has an image of an unknown number of tokens",
-                hint="--image-tokens N",
+                f"{record.place}: the token count of an image in the prompt is unknown",
+                hint="set it with --image-tokens N",
             )
         return self.image_tokens
 
@@ -111,7 +111,10 @@ class ServerTokens:
 
     def __init__(self, url: str, image_tokens: int | None = None) -> None:
         if not url.startswith(("http://", "https://")):
-            raise BadValue(f"--server {url}: not an address", hint="http://127.0.0.1:8080")
+            raise BadValue(
+                f"--server {url}: the address must start with http:// or https://",
+                hint="for example --server http://127.0.0.1:8080",
+            )
         self.url = url.rstrip("/")
         self.image_tokens = image_tokens
         self._user = self._user_start()
@@ -150,7 +153,7 @@ class ServerTokens:
         pieces = text.split(self._media_marker(record))
         if len(pieces) != len(names) + 1:
             raise ServerAnswer(
-                f"{record.place}: the prompt has {len(names)} images, the server shows {len(pieces) - 1}"
+                f"{record.place}: the prompt has {len(names)} images, but the server renders {len(pieces) - 1}"
             )
         texts = [self._tokens(piece, special=not at) for at, piece in enumerate(pieces)]
         size = size or self._image_size(record, sum(map(len, texts)), len(names))
@@ -168,8 +171,8 @@ class ServerTokens:
             self._learned = left // images
             return self._learned
         raise ServerAnswer(
-            f"{record.place}: it is not known how many tokens each of {images} images takes",
-            hint="--image-tokens N, or a log with timings and images of one size",
+            f"{record.place}: the token count of the images in the prompt is unknown",
+            hint="set it with --image-tokens N, or use a log that has timings and images of one size",
         )
 
     def _media_marker(self, record: Record) -> str:
@@ -177,8 +180,8 @@ class ServerTokens:
             self._marker = str(self._get("/props").get("media_marker") or "")
         if not self._marker:
             raise ServerAnswer(
-                f"{record.place}: the prompt has an image, and the server names no marker for it",
-                hint="start llama-server with --mmproj, or leave out --server: bytes, with --image-tokens",
+                f"{record.place}: the prompt has an image, but the server reports no media marker",
+                hint="start llama-server with --mmproj, or omit --server and use --image-tokens N",
             )
         return self._marker
 
@@ -202,7 +205,7 @@ class ServerTokens:
     def _user_start(self) -> tuple[int, ...]:
         """Return the tokens that begin a user message.
 
-        The tokens are found in the same way as by `detect_user_start_marker` in the pin's chat analyzer.
+        This is the method of `detect_user_start_marker` in the pin's chat analyzer.
         """
         marker = "patchstack asks where this is"
         try:
@@ -234,7 +237,7 @@ class ServerTokens:
                 f"{self.url} does not answer: {error}", hint="start llama-server with the model"
             ) from error
         if not isinstance(found, dict):
-            raise ServerAnswer(f"{self.url}{path}: the answer is not an object")
+            raise ServerAnswer(f"{self.url}{path}: the response is not a JSON object")
         return found
 
 
@@ -251,7 +254,7 @@ _TEMPLATE_KEYS = (
 def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
     tokens = answer.get("tokens")
     if not isinstance(tokens, list) or not all(isinstance(one, int) for one in tokens):
-        raise ServerAnswer("the server's answer has no tokens")
+        raise ServerAnswer("the server's response contains no list of tokens")
     return tuple(tokens)
 
 
@@ -267,9 +270,10 @@ def _number(data: bytes, count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStep:
-    """A step, with the counts of all tokens (`total`) and of reused tokens (`cached`).
+    """A step of an agent.
 
-    The reused tokens are measured if the log has them, and predicted if the prompt is known.
+    `total` is the number of all tokens, and `cached` the number of reused tokens. `cached` is measured if the log
+    contains it. Otherwise, it is predicted, which requires the prompt.
     """
 
     record: Record
@@ -290,8 +294,8 @@ class AgentStep:
 class Way:
     """An alternative to what the log shows, with its cost.
 
-    `processed` is the number of tokens to process. `bytes` is the size of KV and checkpoints. `assumption` is the
-    condition for these figures.
+    `processed` is the number of tokens to process. `bytes` is the maximum size of KV cache, checkpoints and recurrent
+    state. `assumption` is the condition under which these figures are valid.
     """
 
     name: str
@@ -304,7 +308,8 @@ class Way:
 class AgentRun:
     """All steps of a log.
 
-    `unit` tells how tokens are counted. `speed` is in prefill tokens per second, None if the log has no times.
+    `unit` is the unit in which tokens are counted. `speed` is in prefill tokens per second. It is None if the log has
+    no times.
     """
 
     unit: str
@@ -395,7 +400,7 @@ def _steps(
 
 
 def _action(before: AgentStep | None, record: Record) -> float | None:
-    """Return the time that the agent itself took: from the end of the previous answer to this request."""
+    """Return the seconds that the agent itself took: from the end of the previous answer to this request."""
     if before is None or before.record.ended is None or record.started is None:
         return None
     return max(0.0, record.started - before.record.ended)
@@ -408,9 +413,9 @@ def _ways(
     prompts: Sequence[Prompt],
     steps: Sequence[AgentStep],
 ) -> tuple[Way, ...]:
-    """Return the alternatives for which the tokens of all requests are known.
+    """Return the alternatives that are computed by simulating the server.
 
-    The alternatives are computed by simulating the server.
+    The simulation needs the tokens of all requests.
     """
     found = [_simulated("as logged, by the simulation", layout, options, requests)]
     if options.checkpoints and (layout.recurrent or layout.window):

@@ -54,7 +54,10 @@ _CONTEXT = RunContext(kind="bench")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideWanted:
-    """A side as the user describes it: the key of a build, or a directory of programs, with variables."""
+    """A side as the user describes it.
+
+    `what` is the key of a build, or a directory of programs. `env` contains environment variables.
+    """
 
     what: str
     env: Mapping[str, str]
@@ -99,7 +102,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A comparison after a pair: its plan, the pairs that ran, and their result.
+    """A comparison after a pair, with its plan, the pairs that ran, and their result.
 
     `failure` is the reason why the comparison cannot continue. It is empty if the comparison can continue.
     """
@@ -113,7 +116,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """A suitable machine that is locked for a comparison, with its programs."""
+    """The programs of a comparison, on a machine that is locked for it."""
 
     sides: Sides
     watch: Watch
@@ -131,9 +134,9 @@ def programs_named(what: str, where: Where) -> Programs:
     directory = Path(what).expanduser()
     if directory.is_dir() or "/" in what:
         if not directory.is_dir():
-            raise NoSuchBuild(f"there are no programs in {what}: it is not a directory")
+            raise NoSuchBuild(f"{what} is not a directory", hint="name a directory of programs, or the key of a build")
         if about.isolated and where.image is None:
-            raise AmbiguousName(f"{about.spec} runs containers, and no image was named", hint="--image NAME")
+            raise AmbiguousName(f"{about.spec} runs containers, but no image is named", hint="add --image NAME")
         return Programs(
             directory=directory,
             platform=about.platform,
@@ -155,31 +158,34 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
     """
     a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
     if a.gpus != b.gpus:
-        raise SidesNotComparable("one side uses a GPU and the other does not: they cannot be compared")
+        raise SidesNotComparable("the sides cannot be compared: only one of them uses a GPU")
     side_a, side_b = _side(a, wanted.a.env), _side(b, wanted.b.env)
     same = (side_a.programs, side_a.env) == (side_b.programs, side_b.env)
     if same and not wanted.noise:
         raise SidesNotComparable(
             "both sides are the same: equal programs and equal variables",
-            hint="patchstack bench noise measures a side against itself",
+            hint="run 'patchstack bench noise' to measure a side against itself",
         )
     for env in (side_a.env, side_b.env, wanted.workload.env):
         if (variable := profiler_of(env)) is not None:
             raise SettingsRefused(
-                f"{variable} loads a profiler: a profiled run gives no throughput",
-                hint="compare without it; patchstack trace analyses recorded runs",
+                f"{variable} loads a profiler, so the throughput would not be valid",
+                hint="compare without it; 'patchstack trace' analyses recorded runs",
             )
     for name in wanted.switch:
         if not _knows(b, name):
             raise SettingsRefused(
-                f"no program of {b.name} knows {name}: the switch cannot be on",
-                hint="check that the build contains the patch that reads it",
+                f"no program of {b.name} contains the name {name}: the switch would have no effect",
+                hint=f"check that the build contains the patch that reads {name}",
             )
     if not any(row.primary for row in wanted.rows):
         raise SettingsRefused(f"workload {wanted.workload.name} has no primary row")
     for programs in (a, b):
         if wanted.workload.program not in programs.names():
-            raise NotInBuild(f"{wanted.workload.program} is not in {programs.directory}", hint="build it: --target")
+            raise NotInBuild(
+                f"{wanted.workload.program} is not in {programs.directory}",
+                hint=f"build it: patchstack build --target {wanted.workload.program}",
+            )
     workload = _with_digests(wanted.workload, where, a)
     reference, beside = None, None
     if not wanted.no_reference:
@@ -217,10 +223,10 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
 
 
 def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progress]:
-    """Write the plan, run pairs until the outcome is decided, and yield the state after each pair.
+    """Run pairs until the outcome is decided, and yield the state after each pair.
 
-    An existing plan is continued. With `whole`, run the maximum number of pairs even if the outcome is decided earlier.
-    The last state contains the outcome.
+    The plan is written first. An existing plan is continued. With `whole`, the maximum number of pairs is run even if
+    the outcome is decided earlier. The last state contains the outcome.
 
     Raises the errors of `open_runner` and `run_pairs`. `NotJudged` is not raised: it becomes the `failure` of the last
     state.
@@ -306,8 +312,8 @@ def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
         )
         if runner.hardware != plan.machine:
             raise SidesNotComparable(
-                f"comparison {plan.comparison} was made on another machine, or with another driver: {plan.machine}",
-                hint="runs of two machines cannot be compared: make a new comparison",
+                f"comparison {plan.comparison} was planned for a different machine or driver: {plan.machine}",
+                hint="make a new comparison: runs of different machines cannot be compared",
             )
         other = stack.enter_context(runner.beside(b))
         beside = stack.enter_context(runner.beside(reference)) if reference is not None else None
@@ -343,7 +349,7 @@ def _side(programs: Programs, env: Mapping[str, str]) -> PlanSide:
 
 
 def _knows(programs: Programs, name: str) -> bool:
-    """Return whether any file of the programs contains the name of a variable."""
+    """Return whether any of the program files contains the name of a variable."""
     wanted = name.encode()
     return any(wanted in (programs.directory / one).read_bytes() for one in programs.names())
 
@@ -369,7 +375,7 @@ def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workl
     for one in workload.models:
         digest = runner.digest_of(Model(name=one.name, path=one.path))
         if one.sha256 is not None and one.sha256 != digest:
-            raise ModelMissing(f"model {one.name} does not match its digest: {one.path} is sha256 {digest}")
+            raise ModelMissing(f"model {one.name} does not match its digest: {one.path} has sha256 {digest}")
         found.append(msgspec.structs.replace(one, sha256=digest))
     return msgspec.structs.replace(workload, models=tuple(found))
 

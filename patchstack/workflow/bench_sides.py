@@ -26,10 +26,10 @@ _SIDE = re.compile(r"(?P<kind>prefix|variant):(?:(?P<series>[^/]+)/)?(?P<what>.+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSide:
-    """A side from a series.
+    """A side that is built from a series.
 
-    The series is applied up to the patch `at`. None means all patches. The build is of the given variant. None means
-    the variant of the series.
+    `at` is the last patch that is applied. If it is None, all patches are applied. If `variant` is None, the variant of
+    the series is built.
     """
 
     text: str
@@ -55,31 +55,37 @@ class SideBuild:
 def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
     """Read `prefix:N`, `prefix:SERIES/N`, `variant:NAME` or `variant:SERIES/NAME`. Return None for any other form.
 
-    Raises `UsageError` without a workspace, for an invalid number, and if there are several series and none is named.
+    Raises `UsageError` without a workspace, for an invalid number, and if several series exist but none is named.
     """
     match = _SIDE.match(text)
     if match is None:
         if text.startswith(("prefix:", "variant:")):
-            raise BadValue(f"{text}: which one?", hint="prefix:N is the series up to patch N, variant:NAME a variant")
+            raise BadValue(
+                f"{text}: no patch or variant is named",
+                hint="use prefix:N for the series up to patch N, or variant:NAME for a variant",
+            )
         return None
     if workspace is None:
-        raise NoWorkspace(f"{text} names a series, but there is no workspace here", hint="patchstack init makes one")
+        raise NoWorkspace(f"{text}: there is no workspace here", hint="run 'patchstack init' to create one")
     named = match["series"]
     chosen = workspace.select([named] if named else [])
     if len(chosen) > 1:
         names = ", ".join(one.name for one in chosen)
-        raise AmbiguousName(f"{text}: which series?", hint=f"{match['kind']}:SERIES/{match['what']}, of {names}")
+        hint = f"use {match['kind']}:SERIES/{match['what']} with one of {names}"
+        raise AmbiguousName(f"{text}: the workspace has several series", hint=hint)
     if match["kind"] == "variant":
         return SeriesSide(text=text, series=chosen[0], at=None, variant=match["what"])
     if not match["what"].isdecimal():
-        raise BadValue(f"{text}: {match['what']} is not a patch number", hint="prefix:N is the series up to patch N")
+        raise BadValue(
+            f"{text}: {match['what']} is not a patch number", hint="use prefix:N for the series up to patch N"
+        )
     return SeriesSide(text=text, series=chosen[0], at=int(match["what"]), variant=None)
 
 
 def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Engine) -> SideBuild:
     """Return the build that a side needs. Nothing is built.
 
-    Raises the errors of resolving a build.
+    Raises the errors of `BuildOrder.inputs`.
     """
     order = BuildOrder(
         source=series_source(side.series, cache, at=side.at),

@@ -1,4 +1,4 @@
-"""Run the gates that a change adds and that the policy does not have yet.
+"""Run the gates that a change adds and that the policy does not contain yet.
 
 Patches name these gates in the trailer `New-Gate`. The gates are part of the change, so they are not trusted. They run
 after the gates of the policy, only in a sandbox, with the models of the policy and only with files of the workspace. A
@@ -60,7 +60,7 @@ class BroughtGate:
 
 
 def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[BroughtGate, ...]:
-    """Return the gates that the patches of a workspace add and that its policy does not have.
+    """Return the gates that the patches of a workspace add and that its policy does not contain.
 
     Return no gates if no policy governs the workspace. Raises `ConfigError` for patches that cannot be read.
     """
@@ -98,10 +98,10 @@ def run_brought(
 
 
 def no_sandbox(about: About) -> str | None:
-    """Return the reason why an engine may not run a gate that a change adds. Return None if the engine may run it.
+    """Return the reason why an engine may not run the gates of a change, or None if it may.
 
-    An engine named on the command line is chosen for the build. This choice does not make the change's own gates
-    trusted.
+    Only an engine with a sandbox may run them. If the user names an engine without one, this choice is meant for the
+    build. It does not make the gates of the change trusted.
     """
     if about.isolated:
         return None
@@ -163,7 +163,7 @@ def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str
     """Read the file that a string in an entry names, and add its content to `files`.
 
     Return the problem, or an empty string. Only files of the workspace are read. A path outside the workspace is always
-    refused. If the policy has the file too, the policy's content is used.
+    refused. If the policy contains the file too, the policy's content is used.
     """
     if not text or len(text) > 255 or "\0" in text or "\n" in text:
         return ""

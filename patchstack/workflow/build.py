@@ -24,7 +24,7 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOrder:
-    """The source of a build, the engine and the options.
+    """The source of a build, with its engine and options.
 
     `config` is the series of the source. It is None if the source has no series.
     """
@@ -55,7 +55,7 @@ def source_of(
 ) -> tuple[Source, SeriesConfig | None]:
     """Return the tree to build: a directory, or a series up to a patch.
 
-    Raises `UsageError` if there are several series and none is named.
+    Raises `UsageError` if several series exist but none is named.
     """
     if directory is not None:
         return directory_source(directory), None
@@ -68,11 +68,11 @@ def check_proofs(unproven: frozenset[str]) -> None:
     """Raise `UsageError` for names that are not proofs."""
     if strangers := unproven - set(IDS):
         told = ", ".join(sorted(strangers))
-        raise BadValue(f"--unproven {told}: no such proof", hint=f"the proofs are {', '.join(IDS)}")
+        raise BadValue(f"--unproven {told}: no such proof", hint=f"use one of {', '.join(IDS)}")
 
 
 def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:
-    """Make a build from its inputs. Also return whether the build already existed."""
+    """Make a build from its inputs. Return it, and whether it already existed."""
     return build(inputs, order.engine, Store(cache_places().builds), watch, again=again, keep=keep)
 
 

@@ -20,8 +20,8 @@ def look_ahead(
 ) -> tuple[Canary, Forecast | None]:
     """Return the state of a series on the upstream commit `to`. None means the newest commit.
 
-    With `days`, a forecast from that many days of upstream's history is included. `what` names `to` in errors. Raises
-    the errors of opening upstream.
+    With `days`, a forecast from that many days of upstream's history is included. `what` is the name of `to` in errors.
+    Raises the errors of `open_ahead`.
     """
     lock = read_lock(config.patches)
     parked = lock.parked if lock is not None else ()

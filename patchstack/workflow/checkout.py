@@ -24,11 +24,11 @@ from patchstack.workspace import SeriesConfig, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutOrder:
-    """The place of the branch, and the part of the series.
+    """The directory and name of the branch, and the patches that it contains.
 
-    The part is all patches up to `at`, or only the patch `patch` on the pin. `at` and `patch` are numbers or names.
-    `clone` is a repository that gets a work tree in `directory`. If `clone` is None, a new repository is created in
-    `directory`. `branch` is the name of the branch. None means the fork's name.
+    The branch contains all patches up to `at`, or only the patch `patch` on the pin. `at` and `patch` are numbers or
+    names. If `clone` is set, a work tree of this repository is added in `directory`. Otherwise, a new repository is
+    created there. If `branch` is None, the branch has the same name as in the fork.
     """
 
     directory: Path
@@ -53,11 +53,12 @@ def check_out_series(
 ) -> CheckoutResult:
     """Recreate the branch of a series.
 
-    Raises `UsageError` for patch 0, and the errors of loading, opening and `check_out`.
+    Raises `UsageError` if `order.patch` is 0. Also raises the errors of `configured_series`, `open_sources` and
+    `check_out`.
     """
     series = configured_series(config)
     if order.patch is not None and series.place_of(order.patch) < 0:
-        raise BadValue("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
+        raise BadValue("--patch 0 is the pin, not a patch", hint="use --at 0 to check out the pin")
     lock = read_lock(config.patches)
     sources = _sources(config, cache, series, order.clone, tell)
     made = check_out(
@@ -84,7 +85,7 @@ def _sources(
     if clone is not None and is_url(config.upstream):
         with contextlib.suppress(MissingError, NotARepository):
             sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
-            tell(f"note: {clone} has the pin: nothing is fetched from {shown_url(config.upstream)}")
+            tell(f"note: {clone} contains the pin, so nothing is fetched from {shown_url(config.upstream)}")
             return sources
     return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
 

@@ -25,15 +25,16 @@ def require_checks(configs: Sequence[SeriesConfig]) -> None:
     """Raise `UsageError` if none of the series has a check, and `ConfigError` for unusable checks."""
     if not any(config.checks for config in configs):
         names = ", ".join(config.name for config in configs)
-        raise UnknownName(f"no checks exist for {names}", hint="checks: below the series in patchstack.yaml")
+        raise UnknownName(f"no checks exist for {names}", hint="add checks: to the series in patchstack.yaml")
     for config in configs:
         read_promises(config)
 
 
 def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tuple[CheckRow, ...]:
-    """Run every check of a series on the trees of pin and patches. Writes nothing.
+    """Run every check of a series on the tree of the pin and the tree after each patch.
 
-    Raises the errors of loading and opening the series, and `ConfigError` for unusable checks.
+    Nothing is written. Raises the errors of `configured_series` and `open_sources`, and `ConfigError` for unusable
+    checks.
     """
     checks = read_promises(config)
     if not checks:
@@ -47,19 +48,19 @@ def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tupl
 
 
 def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) -> Check:
-    """Write the sites that a check found into the workspace file, with the reason and the date. Return the check.
+    """Write the sites that a check found into the workspace file, and return the check.
 
-    Raises `UsageError` for a kind of check that has no sites. Raises `NotHeldError` if the check found none or could
-    not be judged.
+    The reason and the date are written too. Raises `UsageError` for a kind of check that has no sites. Raises
+    `NotHeldError` if the check found no sites or could not be judged.
     """
     row = next((one for one in rows if one.check.name == name), None)
     if row is None:
         known = ", ".join(one.check.name for one in rows if one.check.kind == "sites") or "none"
         raise UnknownName(f"there is no check {name} in {config.name}", hint=f"checks that record sites: {known}")
     if row.check.kind != "sites":
-        raise SettingsRefused(f"{name} is a check of kind {row.check.kind}, and records nothing")
+        raise SettingsRefused(f"{name} is a check of kind {row.check.kind}, which has no sites to record")
     if not why.strip():
-        raise ReasonMissing(f"--record {name} needs a reason", hint="--why TEXT is stored with the sites")
+        raise ReasonMissing(f"--record {name} needs a reason", hint="add --why TEXT, which is stored with the sites")
     sites = row.found.sites
     if not sites:
         raise NothingToRecord(f"nothing to record for {name}: {row.found.reason}")

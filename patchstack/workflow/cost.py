@@ -1,6 +1,6 @@
 """Read the input of `patchstack cost`.
 
-The input is a model, a command line, and the compute buffers that llama-fit-params of a build reports.
+The input is a model, a command line, and the compute buffers as reported by a build's llama-fit-params.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A draft model: its allocations, and the bytes that its steps read."""
+    """A draft model, with its allocations and the bytes that its steps read."""
 
     memory: Loaded
     work: Workload
@@ -36,8 +36,8 @@ class Draft:
 class Subject:
     """A model with a command line.
 
-    `layout` is None if the memory layout of the architecture is not known. In that case, `unknown` is the message.
-    `draft` is the model of `-md`.
+    `layout` is None if the memory layout of the architecture is unknown. In that case, `unknown` is the error. `draft`
+    is the model of the option `-md`.
     """
 
     model: Model
@@ -51,7 +51,7 @@ class Subject:
     def workload(self) -> Workload:
         """Return the input for computing lower bounds.
 
-        Raises `MissingError` if the architecture is not known.
+        Raises `MissingError` if the memory layout of the architecture is unknown.
         """
         if self.layout is None:
             assert self.unknown is not None
@@ -101,9 +101,9 @@ def _draft(options: ServerOptions) -> Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """The memory of a device as llama-fit-params reports it, in bytes (whole MiB).
+    """The memory use of a device as llama-fit-params reports it.
 
-    It has the weights, the context, and the compute buffers.
+    `model` (the weights), `context` and `compute` (the compute buffers) are in bytes, and always whole MiB.
     """
 
     device: str
@@ -118,11 +118,11 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     The program loads only the header, takes about 1 s, and does not support `-kvu`. A server with `-kvu` is therefore
     treated as one slot with a cache of the same size, and the reported compute buffers are for one slot.
 
-    Raises `MissingError` if the program does not exist or gives no answer.
+    Raises `MissingError` if the program does not exist or reports nothing.
     """
     program = binaries / "llama-fit-params"
     if not program.is_file():
-        raise CostUnknown(f"{program} does not exist", hint="--build names the bin directory of a build of llama.cpp")
+        raise CostUnknown(f"{program} does not exist", hint="name the bin directory of a llama.cpp build with --build")
     options = subject.options
     command = [str(program), "-m", str(subject.model.path), "-fitp", "on", "-c", str(options.context)]
     command += ["-b", str(options.batch), "-ub", str(options.ubatch)]
@@ -130,7 +130,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     command += ["-ctk", options.key_type.name, "-ctv", options.value_type.name]
     command += ["-fa", "on" if options.flash_attention else "off"]
     command += ["--swa-full"] if options.swa_full else []
-    command += ["--no-repack"]  # its answer does not include repacked CPU weights
+    command += ["--no-repack"]  # llama-fit-params does not report repacked CPU weights
     done = run(command, timeout=120)
     found = tuple(
         Fitted(device=name, model=int(model) * MIB, context=int(context) * MIB, compute=int(compute) * MIB)
@@ -138,15 +138,15 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     )
     if not done.ok or not found:
         last = (done.complaint or "it printed nothing").splitlines()[-1]
-        raise CostUnknown(f"llama-fit-params has no answer (exit status {done.code}): {last[:200]}")
+        raise CostUnknown(f"llama-fit-params reported no memory use (exit status {done.code}): {last[:200]}")
     return found
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:
     """Return whole numbers of at least 0 from a list like `1,8,32`, or from a range like `1..256`.
 
-    A range gives its first number, repeated doubles of this number (of 1 if it is 0), and its last number. Raises
-    `UsageError` for any other text, and for a number above 2^30.
+    A range is expanded by doubling: `1..20` means 1, 2, 4, 8, 16 and 20. If it starts with 0, doubling starts at 1.
+    Raises `UsageError` for any other text, and for a number above 2^30.
     """
     first, dots, last = text.partition("..")
     try:
@@ -161,9 +161,11 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
         else:
             found = [int(one) for one in text.split(",")]
     except ValueError as error:
-        raise BadValue(f"{what} {text!r}: whole numbers as 1,8,32 or 1..256") from error
+        raise BadValue(f"{what} {text!r}: not whole numbers", hint="use a list or a range: 1,8,32 or 1..256") from error
     if not found or min(found) < 0 or max(found) > 1 << 30 or (dots and found[-1] < found[0]):
-        raise BadValue(f"{what} {text!r}: from 0 to 2^30, the smaller one first")
+        raise BadValue(
+            f"{what} {text!r}: numbers must be from 0 to 2^30", hint="start a range with its smaller number: 1..256"
+        )
     return tuple(found)
 
 
@@ -174,13 +176,15 @@ def one_threshold(
 
     If none was requested, return (0, None), which means that all heads stay in f32.
 
-    Raises `UsageError` for more than one, and for a threshold below 0.
+    Raises `UsageError` if more than one was requested, and for a threshold below 0.
     """
     asked = [threshold is not None, share is not None, all_f32, all_bf16]
     if sum(asked) > 1:
-        raise OptionConflict("--threshold, --share, --all-f32 and --all-bf16 exclude each other")
+        raise OptionConflict("only one of --threshold, --share, --all-f32 and --all-bf16 may be used")
     if threshold is not None and not threshold >= 0:
-        raise BadValue(f"--threshold {threshold:g}", hint="0 keeps all heads f32, inf none")
+        raise BadValue(
+            f"--threshold {threshold:g}: not at least 0", hint="use 0 to keep all heads in f32, or inf to keep none"
+        )
     if all_bf16:
         return float("inf"), None
     return (None, share) if share is not None else (threshold or 0.0, None)

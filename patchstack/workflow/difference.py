@@ -84,7 +84,7 @@ def measure_command(
     if not any(TOKENS in word for word in command):
         raise BadValue(f"the command lacks {TOKENS}: both runs would have the same length")
     if (variable := profiler_of(env)) is not None or Path(command[0]).name in PROFILERS:
-        raise SettingsRefused(f"{variable or command[0]} is a profiler: a profiled run gives no throughput")
+        raise SettingsRefused(f"{variable or command[0]} is a profiler, so the throughput would not be valid")
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(1, repeats + 1):
         for which, length in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""Plan the export of a series' fork. This opens the repositories. The caller writes the files."""
+"""Plan the export of a series from its fork. The caller writes the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from patchstack.workspace import SeriesConfig, is_url
 def plan_from_fork(
     config: SeriesConfig, cache: Cache, *, renumber: bool, discard_edits: bool, same: Mapping[int, str]
 ) -> tuple[ExportPlan, str | None]:
-    """Plan the series from the fork of a configuration.
+    """Plan the export of a series from its configured fork.
 
     Return the plan, and a warning if the fork is not pushed.
 
@@ -28,8 +28,8 @@ def plan_from_fork(
     if config.fork is None or config.fork_ref is None:
         raise CloneNeeded(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
     if is_url(config.fork):
-        hint = f"clone {shown_url(config.fork)} and name the clone"
-        raise CloneNeeded("export needs the fork on this machine", hint=hint)
+        hint = f"clone {shown_url(config.fork)} and set fork: to the clone in patchstack.yaml"
+        raise CloneNeeded("export needs a clone of the fork on this machine", hint=hint)
     sources = open_sources(
         cache,
         upstream=config.upstream,
@@ -60,7 +60,7 @@ def plan_from_fork(
 
 
 def plan_with_candidate(way: CandidateRange, cache: Cache) -> ExportPlan:
-    """Plan the series from the fork up to the candidate. Raises the errors of `plan_export`."""
+    """Plan the export of the fork up to the candidate. Raises the errors of `plan_export`."""
     config = way.config
     return plan_export(
         way.sources.objects,

@@ -43,15 +43,16 @@ S = TypeVar("S")
 def run_alone(
     kind: Kind[S], settings: S, connection: Connection, directory: Path, *, image: str | None, again: bool
 ) -> Judgement:
-    """Run one gate on the programs of a directory, on a suitable machine. Observations are kept in the cache.
+    """Run one gate on the programs of a directory, on a suitable machine.
 
-    Raises `UsageError` for a container engine without an image, `MissingError` if a model or program is missing.
+    Observations are stored in the cache. Raises `UsageError` for a container engine without an image, and
+    `MissingError` if a model or program is missing.
     """
     about = connection.engine.about()
     if about.isolated and image is None:
         raise AmbiguousName(
-            f"{about.spec} runs containers, and no image was named",
-            hint="--image NAME: the image in which the build was made",
+            f"{about.spec} runs containers, but no image is named",
+            hint="name the image in which the build was made with --image NAME",
         )
     programs = Programs(directory=directory, platform=about.platform, image=image, gpus=uses_gpu(directory))
     with (
@@ -95,8 +96,8 @@ class ChosenPrograms:
 class ProgramsRequest:
     """The programs that the user of `gate run` requested.
 
-    The user names a build by its key, a directory, or neither, which means the build of the current series. `engine` is
-    the engine that the user named.
+    `build` is the key of a build. If neither `build` nor `directory` is set, the build of the current series is
+    requested. `engine` is the engine that the user named.
     """
 
     build: str | None = None
@@ -108,9 +109,11 @@ class ProgramsRequest:
 
     def __post_init__(self) -> None:
         if self.build is not None and self.directory is not None:
-            raise OptionConflict("give --build or --bin, not both")
+            raise OptionConflict("use --build or --bin, not both")
         if (self.series or self.variant) and (self.build or self.directory):
-            raise OptionConflict("--series and --variant name the build: leave out --build and --bin")
+            raise OptionConflict(
+                "--series and --variant select the build, so they cannot be used with --build or --bin"
+            )
 
     def engine_spec(self) -> str | None:
         """Return the engine to open.
@@ -130,19 +133,19 @@ def choose_programs(
 ) -> ChosenPrograms:
     """Return the requested programs.
 
-    Without a build or directory, return the build with the current key. The key follows from the workspace's pin,
-    series, variant and engine.
+    If no build or directory was requested, return the build with the current key. The key depends on the workspace's
+    pin, series, variant and engine.
 
-    Raises `MissingError` if it is not built, `NotHeldError` if it does not compile, and the errors of verifying the
-    series.
+    Raises `MissingError` if this build does not exist, `NotHeldError` if it does not compile, and the errors of
+    `series_source`.
     """
     store = Store(cache_places().builds)
     if request.directory is not None:
-        return ChosenPrograms(directory=request.directory, note="; these programs are not tied to any series")
+        return ChosenPrograms(directory=request.directory, note="; these programs do not belong to any series")
     if request.build is not None:
         stored = chosen_build(store, request.build)
         now = stored.record.source.tree in _trees(workspace)
-        return ChosenPrograms(stored=stored, note="" if now else "; its tree is not that of a series now")
+        return ChosenPrograms(stored=stored, note="" if now else "; its tree is not the current tree of any series")
     config = _the_series(workspace, request.series)
     inputs = prepare(
         Request(variant=request.variant),
@@ -159,8 +162,8 @@ def choose_programs(
         options = [("--variant", request.variant), ("--engine", request.engine)]
         given = " ".join(f"{option} {shlex.quote(value)}" for option, value in options if value is not None)
         raise NoSuchBuild(
-            f"{config.name} is not built: no build has the key {inputs.key.short}, which its pin, patches, variant"
-            f" ({inputs.plan.variant}) and engine ({connection.engine.about().spec}) give now",
+            f"{config.name} is not built: no build has the key {inputs.key.short} of its current pin, patches, variant"
+            f" ({inputs.plan.variant}) and engine ({connection.engine.about().spec})",
             hint=f"patchstack build {config.name} {given}".rstrip(),
         )
     return ChosenPrograms(stored=chosen_build(store, found.key))
@@ -170,7 +173,7 @@ def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
     chosen = workspace.select([name] if name else ())
     if len(chosen) > 1:
         names = ", ".join(one.name for one in chosen)
-        raise AmbiguousName(f"{workspace.path} has several series", hint=f"--series with one of {names}")
+        raise AmbiguousName(f"{workspace.path} has several series", hint=f"use --series with one of {names}")
     return chosen[0]
 
 
@@ -184,8 +187,8 @@ def _trees(workspace: Workspace) -> frozenset[str]:
 class Prepared:
     """A runner for a suite, and a description of its programs.
 
-    `build` is the key of the build. If gates need a GPU and the runner has none, `unfit` is the reason, and `refusal`
-    is the error.
+    `build` is the key of the build. If gates need a GPU but the runner has none, `unfit` is the reason, and `refusal`
+    is the complete error message.
     """
 
     runner: Runner
@@ -218,7 +221,7 @@ def prepare_suite(
     about = connection.engine.about()
     programs, what = meant.on(about, image)
     if about.isolated and programs.image is None:
-        raise AmbiguousName(f"{about.spec} runs containers, and no image was named", hint="--image NAME")
+        raise AmbiguousName(f"{about.spec} runs containers, but no image is named", hint="add --image NAME")
     opened = functools.partial(
         open_runner,
         connection,
@@ -250,7 +253,7 @@ def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
         raise SettingsRefused(
-            f"gate {', '.join(strangers)} cannot be evidence", hint=f"evidence is a gate of kind {', '.join(EVIDENCE)}"
+            f"gate {', '.join(strangers)} cannot be evidence", hint=f"use gates of kind {', '.join(EVIDENCE)}"
         )
     return chosen
 
@@ -270,7 +273,7 @@ def record_gate(
     The reference is written into the workspace file at `path`, with date and reason. `told` is called with each gate's
     judgement and its time in seconds.
 
-    Raises `NotHeldError` if the gate gave no usable answer, or if nothing proves that the model is still the same.
+    Raises `NotHeldError` if the gate has no usable result, or if nothing proves that the model is still the same.
     """
     judged = {}
     for (ran, judgement), seconds in timed(run_suite(suite, runner)):

@@ -49,11 +49,12 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
 
     `command` is the command line of patchstack.
 
-    Raises `UsageError` for a fork that is not a clone on this machine, or that already has a different hook of that
+    Raises `UsageError` if the fork is not a clone on this machine, or if the clone already has a different hook of this
     name.
     """
     if config.fork is None or is_url(config.fork):
-        raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
+        hint = "set fork: and fork_ref: in patchstack.yaml"
+        raise CloneNeeded(f"{config.name} has no fork on this machine", hint=hint)
     repository = Repository.open(config.fork, Path(config.fork))
     asked = git.read(repository.path, "rev-parse", "--git-path", f"hooks/{HOOK}")
     path = repository.path / os.fsdecode(asked.stdout).rstrip("\n")
@@ -78,9 +79,9 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
 def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -> Iterator[Complaint]:
     """Yield the problems of a commit with the given index and message.
 
-    Writes nothing into the repository. A commit is refused for files outside the globs of its `Scope:` trailers. It is
-    also refused for a check that fails with the commit and did not fail before. Checks that run a command are skipped,
-    because a commit should not wait for them. Raises `ConfigError` for unusable checks.
+    Nothing is written into the repository. A commit is rejected for files outside the globs of its `Scope:` trailers.
+    It is also rejected for a check that fails with the commit but not without it. Checks that run a command are
+    skipped, because a commit should not wait for them. Raises `ConfigError` for unusable checks.
     """
     repository = Repository.open(str(git_dir), git_dir)
     objects = Objects()

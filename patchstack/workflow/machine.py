@@ -1,4 +1,4 @@
-"""The machine for builds and gates, shared by `accept`, `sync` and the gate commands."""
+"""Open the machine for builds and gates. `accept`, `sync` and the gate commands use this module."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An engine with two functions.
+    """A connection to an engine.
 
-    `open_another` opens a second connection to the engine, to query its machine. `tell` prints messages.
+    `open_another` opens a second connection to the engine, which is used to query its machine. `tell` prints messages.
     """
 
     engine: Engine
@@ -61,9 +61,9 @@ def open_runner(
 ) -> Iterator[Runner]:
     """Open a runner for programs on a suitable machine.
 
-    If the programs use a GPU, the GPU is locked. If `gpus` is False, the programs get no GPU. Observations are kept
-    below `observations`. `recorded` is recorded evidence that also counts. `purpose` is shown to others who want the
-    GPU. With `offline`, no image is made.
+    If the programs use a GPU, the GPU is locked. If `gpus` is False, the programs run without a GPU. Observations are
+    stored in the directory `observations`. `recorded` is recorded evidence that is reused too. `purpose` is shown to
+    users who wait for the GPU. With `offline`, no image is built.
 
     Raises the errors of `fit_machine` and `require_gpu`.
     """
@@ -107,10 +107,10 @@ def open_runner(
 class ProvingMachine:
     """The machine that builds and gates candidates.
 
-    `default` is the variant if the request names neither a variant nor an architecture. `purpose` is shown to others
-    who want the GPU. `allow` lists the preflight checks that may fail. `watching` opens the observer of a build. With
-    `again`, no earlier observation counts. `recorded` is the recorded evidence that counts: records signed by allowed
-    signers.
+    `default` is the variant to build if the request names neither a variant nor an architecture. `purpose` is shown to
+    users who wait for the GPU. `allow` lists the preflight checks that may fail. `watching` opens the observer of a
+    build. With `again`, earlier observations are not reused. `recorded` contains the records that allowed signers
+    signed. Other recorded evidence does not count.
     """
 
     workspace: Workspace
@@ -152,12 +152,12 @@ class ProvingMachine:
     def planned(self, variant: str) -> Plan:
         """Return the plan of a variant.
 
-        Nothing is searched for on this machine, so this machine may be unable to run the plan.
+        The plan is not compared with this machine, which may therefore be unable to run it.
         """
         return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 
     def build(self, source: Source) -> Stored:
-        """Build a source, or find its build."""
+        """Build a source, or return its existing build."""
         inputs = self.inputs(source)
         with self.watching() as watch:
             stored, _ = build(inputs, self.connection.engine, self.store, watch)

@@ -1,4 +1,4 @@
-"""Make a matrix of jobs from variants and suites."""
+"""Make a matrix of CI jobs from variants and suites."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 LARGEST = 256
 _DEFAULT = "cpu"
 
-# The name that means no variant, because an empty input means the default.
+# This name selects no variant. An empty input cannot, because it means the default.
 NOTHING = "none"
 
 
 def runners_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the labels of runners by platform.
+    """Return the runner label of each platform.
 
-    The defaults are GitHub's runners. Labels given as `OS/ARCH=LABEL` override them. Raises `UsageError` for any other
-    text.
+    The defaults are GitHub's runners. Texts of the form `OS/ARCH=LABEL` override them. Raises `UsageError` for any
+    other text.
     """
     runners = dict(RUNNERS)
     for text in given:
         platform, equals, label = text.partition("=")
         if not equals or not label or platform not in RUNNERS:
-            raise BadValue(f"--runner {text} is not OS/ARCH=LABEL", hint=f"OS/ARCH is {' or '.join(RUNNERS)}")
+            raise BadValue(f"--runner {text} is not OS/ARCH=LABEL", hint=f"OS/ARCH must be {' or '.join(RUNNERS)}")
         runners[platform] = label
     return runners
 
@@ -64,12 +64,12 @@ def matrix(
 ) -> list[dict[str, str]]:
     """Return a job for every variant and suite.
 
-    A job has `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty if none was requested), and
-    `args`. `args` are the options of `patchstack build` on a runner without a GPU. CUDA programs cannot start there, so
-    the proof `runs` may be INVALID.
+    A job contains `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty if none was requested),
+    and `args`. `args` are the options of `patchstack build` on a runner without a GPU. CUDA programs cannot start
+    there, so `args` allow the proof `runs` to be INVALID.
 
-    A variant is given as `NAME`, or as `NAME@OS/ARCH` for a different platform. The default is `cpu` and the variants
-    that the series are `configured` for.
+    A variant is given as `NAME`, or as `NAME@OS/ARCH` for a different platform. By default, the variants are `cpu` and
+    the `configured` variants of the series.
 
     Raises `UsageError` for names that do not exist, and for too many jobs.
     """
@@ -99,6 +99,6 @@ def matrix(
                 jobs.append(row)
     if len(jobs) > LARGEST:
         raise CiInputRefused(
-            f"{len(jobs)} jobs are more than the {LARGEST} of a matrix", hint="name fewer with --variant"
+            f"the matrix has {len(jobs)} jobs, the limit is {LARGEST}", hint="select fewer variants with --variant"
         )
     return jobs

@@ -15,10 +15,10 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The decision that accepted a patch, for a document.
+    """The decision that accepted a patch, as a document shows it.
 
-    It has the id, and the path relative to the document. `switch_unproven` is the reason why a switch has no gate. It
-    is empty if every switch has a gate.
+    `path` is relative to the document. `switch_unproven` is the reason why a switch has no gate. It is empty if every
+    switch has a gate.
     """
 
     id: str
@@ -28,9 +28,9 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetadata:
-    """A series with its patches in order.
+    """A series, with its patches in order.
 
-    `decisions` maps the file of a patch to the decision that accepted the patch.
+    `decisions` maps each patch file to the decision that accepted the patch.
     """
 
     name: str
@@ -39,7 +39,7 @@ class SeriesMetadata:
     decisions: Mapping[str, AcceptedBy]
 
     def seen_from(self, place: Path) -> tuple[str, dict[str, Accepted]]:
-        """Return the series' directory, and the decisions by patch file. Their paths are relative to `place`."""
+        """Return the directory of the series, and the decisions by patch file. All paths are relative to `place`."""
         decisions = {
             file: Accepted(
                 id=one.id, path=os.path.relpath(one.path.resolve(), place), switch_unproven=one.switch_unproven
@@ -50,7 +50,7 @@ class SeriesMetadata:
 
 
 def read_series_metadata(workspace: Workspace, configs: Iterable[SeriesConfig]) -> Iterator[SeriesMetadata]:
-    """Read the metadata of each series from commits and ledger. Raises the errors of loading a series."""
+    """Read the metadata of each series from its patches and the ledger. Raises the errors of `configured_series`."""
     for config in configs:
         yield SeriesMetadata(
             name=config.name,

@@ -1,6 +1,7 @@
 """Measure servers from end to end.
 
-A server is at a URL, or is started from a build with a client on the same machine.
+The server already runs at a URL, or it is started from a build. A started server runs on the same machine as its
+client.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class LoadWanted:
     """A load as the user describes it.
 
     `arrivals` is a kind of arrivals or `file:PATH`. If it is None, the default is used. `concurrency` and `requests`
-    are 0 if they were not given. The default of `requests` is the number of requests in flight, or in the file.
-    `prefix` is `nonce` or `shared:N`. `slo` contains limits like `ttft=500,tpot=50`.
+    are 0 if they were not given. The default of `requests` is the number of requests in the file or, without a file,
+    `concurrency`. `prefix` is `nonce` or `shared:N`. `slo` contains limits, for example `ttft=500,tpot=50`.
     """
 
     chat: bool
@@ -80,7 +81,7 @@ class ServerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRun:
-    """A run: its plan, its record, the sha256 of the stored record file, and its figures."""
+    """A run, with its plan, record and figures. `digest` is the sha256 of the stored record file."""
 
     plan: Plan
     terms: LoadTerms
@@ -117,11 +118,11 @@ def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, LoadTerms]:
     if kind in (POISSON, CONSTANT) and wanted.rate <= 0:
         problems.append(f"arrivals {kind} need --rate")
     if wanted.rate > 0 and kind not in (POISSON, CONSTANT):
-        problems.append(f"--rate is for an open loop, and the arrivals are {kind}")
+        problems.append(f"--rate is for an open loop, but the arrivals are {kind}")
     if kind == STAGGERED and wanted.stagger <= 0:
         problems.append("arrivals staggered need --stagger")
     if prefix >= min(prompts):
-        problems.append(f"the shared start has {prefix} tokens, but the shortest prompt has {min(prompts)}")
+        problems.append(f"the shared prefix has {prefix} tokens, but the shortest prompt has {min(prompts)}")
     try:
         target_of(url.replace("{address}", "127.0.0.1:1"), chat=wanted.chat)
     except ValueError as error:
@@ -196,7 +197,7 @@ def serve_build(plan: Plan, terms: LoadTerms, wanted: ServerWanted, where: Where
     if isinstance(content, str) and seen.files.get("stopped"):
         raise KeyboardInterrupt
     if isinstance(content, str):
-        raise ServingFailed(content, hint="run the server by hand to see why")
+        raise ServingFailed(content, hint="run the server without patchstack to see why")
     server = ServerRun(
         programs=programs.name,
         key=programs.key,
@@ -222,13 +223,13 @@ def _run(plan: Plan, terms: LoadTerms, content: bytes, server: ServerRun | None)
 
 
 def _unmeasured(said: str, ending: Ending) -> Exception:
-    """Return the reason why a client left no record."""
+    """Return the error for a client that wrote no record."""
     last = next((line for line in reversed(said.splitlines()) if line.startswith("failed ")), "")
     if last:
         return ServingFailed(last.removeprefix("failed "))
     if ending is Ending.TIMED_OUT:
-        return ServingFailed("the run took too long and was ended")
-    return ServingRecordDamaged(f"the client left no record: {said.strip()[-300:] or 'it said nothing'}")
+        return ServingFailed("the run exceeded its time limit and was stopped")
+    return ServingRecordDamaged(f"the client wrote no record: {said.strip()[-300:] or 'it printed nothing'}")
 
 
 def _arrivals(
@@ -245,15 +246,16 @@ def _arrivals(
             return FILE, times, prompts, most
         return FILE, (), prompts, most
     if kind not in KINDS or kind == FILE:
-        problems.append(f"arrivals {kind!r} are none of {', '.join(one for one in KINDS if one != FILE)}, file:PATH")
+        known = ", ".join(one for one in KINDS if one != FILE)
+        problems.append(f"arrivals {kind!r} are unknown: use one of {known}, file:PATH")
         return CLOSED, (), prompts, most
     return kind, (), prompts, most
 
 
 def _read_file(path: Path, wanted: LoadWanted, problems: list[str]) -> list[tuple[float, int, int]]:
-    """Return the entries of a file of arrivals.
+    """Return the entries of an arrivals file, in order of time.
 
-    A line has seconds and, optionally, the number of prompt tokens and of tokens to generate.
+    Each line contains the time in seconds and, optionally, the number of prompt tokens and of tokens to generate.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -271,11 +273,12 @@ def _read_file(path: Path, wanted: LoadWanted, problems: list[str]) -> list[tupl
             if not 0 <= at < 1e6 or min(more, default=1) < 1 or len(words) > 3:
                 raise ValueError
         except ValueError:
-            problems.append(f"{path}, line {number}: SECONDS [PROMPT_TOKENS [MAX_TOKENS]], not {line[:60]!r}")
+            form = "SECONDS [PROMPT_TOKENS [MAX_TOKENS]]"
+            problems.append(f"{path}, line {number}: expected {form}, found {line[:60]!r}")
             return []
         rows.append((at, more[0] if more else wanted.prompt_tokens, more[1] if len(more) > 1 else wanted.max_tokens))
     if not rows:
-        problems.append(f"{path} has no arrivals")
+        problems.append(f"{path} contains no arrivals")
     return sorted(rows)
 
 
@@ -284,7 +287,7 @@ def _prefix(wanted: LoadWanted, problems: list[str]) -> int:
         return 0
     found = re.fullmatch(r"shared:([1-9][0-9]{0,6})", wanted.prefix)
     if found is None:
-        problems.append(f"--prefix {wanted.prefix}: nonce, or shared:N")
+        problems.append(f"--prefix {wanted.prefix}: must be nonce or shared:N")
         return 0
     return int(found[1])
 
@@ -298,12 +301,12 @@ def _slo(wanted: LoadWanted, problems: list[str]) -> dict[str, float]:
             if not equals or name not in _SLO or not 0 < bound < 1e9:
                 raise ValueError
         except ValueError:
-            problems.append(f"--slo {word}: {', '.join(f'{one}=MS' for one in _SLO)}")
+            problems.append(f"--slo {word}: must be one of {', '.join(f'{one}=MS' for one in _SLO)}")
             continue
         found[name] = bound
     return found
 
 
 def interrupted(run: ServeRun) -> bool:
-    """Return whether the user ended the run."""
+    """Return whether the user stopped the run."""
     return run.record.interrupted

@@ -27,9 +27,9 @@ from patchstack.workspace import SeriesConfig
 def whole_status(
     config: SeriesConfig, cache: Cache, engine: OpenEngine, *, now: datetime, patches: bool
 ) -> SeriesStatus:
-    """Return the result of `read_status` with more notes.
+    """Return the result of `read_status`, with additional notes about patches.
 
-    There is a note for each parked patch, and for each patch that can be dropped according to its `Drop-Check:`.
+    A note is added for each parked patch, and for each patch that can be dropped according to its `Drop-Check:`.
     """
     status = read_status(config, cache, now=now, patches=patches)
     notes = [*parked_notes(config.patches), *_going(config, cache, engine)]
@@ -49,6 +49,6 @@ def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[s
 
 
 def going(drop: Drop) -> str:
-    """Return the sentence about a patch that can be dropped."""
+    """Return a note that a patch can be dropped."""
     when = f" ({drop.when})" if drop.when else ""
     return f"{drop.file} can be dropped{when}: check {drop.check} is PASS on the pin alone"

@@ -114,10 +114,10 @@ class BisectAborted(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One run.
+    """One attempt to run the command at a point.
 
-    `place` is the index of the point. `code` is the exit code. It is None if nothing was run. `seconds` is the wall
-    time. `why` is the reason for a result that the command did not decide.
+    `place` is the index of the point. `code` is the exit code. It is None if the command was not run. In that case,
+    `why` is the reason. `seconds` is the wall time.
     """
 
     place: int
@@ -132,7 +132,7 @@ class Tried:
 class Bisected:
     """The result of the bisection, with all runs in order.
 
-    `turns_back` contains a bad point and a later good point.
+    `turns_back` contains a bad point and a later good point. It is None if no such points exist.
     """
 
     row: Row
@@ -171,8 +171,8 @@ def bisect(
 ) -> Bisected:
     """Find the first point at which a command fails.
 
-    The command runs in a directory that contains the tree of the point. `logs` gets one file for each run. `seconds` is
-    the time limit of a run. With `confirm`, the first bad point and the point before it are tried again.
+    The command runs in a directory that contains the tree of the point. One log file is written to `logs` for each run.
+    `seconds` is the time limit of a run. With `confirm`, the first bad point and the point before it are tried again.
 
     Raises `UsageError` if the command does not exist. Raises `BisectAborted` if the command ends the search or gives
     different results for the same point.
@@ -243,7 +243,8 @@ class _Trial:
                 return self._tell(point, none)
             environment["PATCHSTACK_BIN"] = str(made)
         if spoilt := self._directory.move(tree):
-            self._talk(f"note: the command changed {spoilt} of the tree's own files; they were restored")
+            files = "1 file" if spoilt == 1 else f"{spoilt} files"
+            self._talk(f"note: the command changed {files} of the tree, which patchstack restored")
         if not Path(self._argv[0]).is_absolute() and not (self._directory.root / self._argv[0]).is_file():
             why = f"the tree has no {self._argv[0]}"
             return self._tell(
@@ -261,10 +262,10 @@ class _Trial:
             log=log,
         )
         if code < 0 or code >= _ABORT:
-            how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
             raise BisectAborted(
-                f"the command {how} at {point.name} ({point.subject}): the search is over",
-                hint=f"its output is in {one.log}; 1 to 127 mean bad, 125 skips",
+                f"the search was aborted: the command {how} at {point.name} ({point.subject})",
+                hint=f"its output is in {one.log}; exit with 1 to 127 for bad, or with 125 to skip",
             )
         return self._tell(point, one)
 
@@ -274,8 +275,8 @@ class _Trial:
             done = run(self._argv, cwd=self._directory.root, env=kept | environment, timeout=self._seconds)
         except ProgramTimeout as error:
             raise BisectAborted(
-                f"the command took over {self._seconds:g} s and was stopped: the search is over",
-                hint="if a hang is the fault, use --run 'timeout 60 CMD': its exit status 124 means bad",
+                f"the search was aborted: the command exceeded its time limit of {self._seconds:g} s",
+                hint="to search for a hang, use --run 'timeout 60 CMD': its exit status 124 means bad",
             ) from error
         log.write_bytes(done.stdout + done.stderr)
         return done.code
@@ -293,13 +294,14 @@ def _found(command: Sequence[str]) -> tuple[str, ...]:
     its program does not exist.
     """
     if not command:
-        raise BadValue("--run is empty", hint="--run 'make test', for example")
+        raise BadValue("--run is empty", hint="name a command, for example --run 'make test'")
     program = shutil.which(command[0])
     if program is not None:
         return (str(Path(program).absolute()), *command[1:])
     if "/" in command[0] and not Path(command[0]).is_absolute():
         return tuple(command)  # a program of the tree itself
-    raise BadValue(f"there is no program {command[0]}", hint="no shell reads the command; for one: --run 'sh -c \"…\"'")
+    hint = "the command does not run in a shell; to use one: --run 'sh -c \"…\"'"
+    raise BadValue(f"program {command[0]} does not exist", hint=hint)
 
 
 def _refuse_doubt(row: Row, before: PointState, again: Tried) -> None:

@@ -21,7 +21,7 @@ _Seen = tuple[int, int, int, int]
 
 
 class TreeDirectory:
-    """A directory with the files of a tree. `absent` are files whose contents were not available anywhere."""
+    """A directory with the files of a tree. `absent` contains the paths of files whose contents are not available."""
 
     def __init__(self, root: Path, objects: Objects) -> None:
         self.root = root
@@ -31,11 +31,11 @@ class TreeDirectory:
         self._written: dict[bytes, tuple[Entry, _Seen]] = {}
 
     def move(self, tree: str) -> int:
-        """Check out a tree. Return the number of files that were changed after the previous check-out.
+        """Check out a tree. Return the number of files that were changed after the previous checkout.
 
         The changed files are restored.
 
-        Raises `UsageError` for a tree with unsafe paths, and `MissingError` if the disk is full.
+        Raises `UsageError` for a tree with unsafe paths, and `MissingError` if a file cannot be written.
         """
         changes = list(compare_trees(self._objects, self._tree, tree))
         for change in changes:
@@ -50,7 +50,8 @@ class TreeDirectory:
             for path, entry in {**again, **coming}.items():
                 self._write(path, entry)
         except OSError as error:
-            raise ObjectUnreadable(f"{error.filename or self.root}: {error.strerror or error}") from error
+            place = error.filename or self.root
+            raise ObjectUnreadable(f"cannot update the checkout: {place}: {error.strerror or error}") from error
         self._tree = tree
         return len(spoilt)
 
@@ -108,7 +109,7 @@ class TreeDirectory:
                 parent.mkdir()
 
     def _reached(self, path: bytes) -> bool:
-        """Return whether all components before the last one of a path are directories."""
+        """Return whether all parents of a path are directories, and none is a symbolic link."""
         return all(parent.is_dir() and not parent.is_symlink() for parent in map(self._full, _parents(path)))
 
 
@@ -137,5 +138,5 @@ def _refuse_unsafe(path: bytes) -> None:
     if any(part in (b"", b".", b"..") or part.lower() == b".git" for part in path.split(b"/")) or b"\0" in path:
         shown = path.decode("utf-8", "backslashreplace")
         raise DirectoryNotPatched(
-            f"the tree holds {shown!r}, which is not a safe path", hint="git fsck shows its origin"
+            f"the tree contains the unsafe path {shown!r}", hint="run 'git fsck' to find the bad tree object"
         )

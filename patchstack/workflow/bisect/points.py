@@ -30,9 +30,10 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point with its tree.
+    """A point of a bisection.
 
-    `name` is shown to the user. `number` is the number of a patch (0 for the pin). `commit` is an upstream commit.
+    `name` is shown to the user. `number` is the patch number, or 0 for the pin. `commit` is the id of an upstream
+    commit.
     """
 
     name: str
@@ -50,10 +51,10 @@ class NoTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The points in order.
+    """The points of a bisection, in order.
 
-    The first is assumed good and the last bad. `tree` returns the tree of the point at an index, or the reason why the
-    point has no tree.
+    The first point should be good, and the last one bad. `tree` returns the tree of the point at an index, or the
+    reason why the point has no tree.
     """
 
     over: str
@@ -102,7 +103,7 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
 
     The series is merged three-way, patch by patch, when the tree of a point is needed.
 
-    Raises the errors of opening upstream, and `UsageError` if there is no commit between the two.
+    Raises the errors of `open_target`, and `UsageError` if the ref is the pin itself.
     """
     proven = _applied(config, cache)
     objects, base = proven.sources.objects, proven.sources.base
@@ -110,7 +111,7 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
     commits = target.range.commits
     if not commits:
         raise TargetNotAfterPin(
-            f"{to} is the pin: there are no upstream commits to try", hint="give a later one with --to"
+            f"{to} is the pin: there are no upstream commits to try", hint="name a later commit with --to"
         )
     trees = _trees(proven)
     labels = [row.label for row in proven.verification.rows if row.tree is not None]
@@ -149,7 +150,7 @@ def _applied(config: SeriesConfig, cache: Cache) -> VerifiedSeries:
     if not proven.verification.applies:
         raise PatchDoesNotApply(
             f"{config.name} does not apply: {proven.verification.first_problem}",
-            hint=f"patchstack verify {config.name} shows it",
+            hint=f"run 'patchstack verify {config.name}' to see the problem",
         )
     return proven
 
@@ -160,7 +161,7 @@ def _trees(proven: VerifiedSeries) -> list[str]:
 
 
 def _on_top(picker: Picker, trees: Sequence[str], labels: Sequence[str], onto: str) -> str | NoTree:
-    """Merge the series onto a different tree, and return the result."""
+    """Merge the series onto a different tree. Return the resulting tree, or the reason why a patch does not merge."""
     for label, before, after in zip(labels, trees, trees[1:], strict=False):
         merged = picker.merge(before, after, onto)
         if merged.tree is None:
@@ -172,7 +173,10 @@ def _on_top(picker: Picker, trees: Sequence[str], labels: Sequence[str], onto: s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedBuilds:
-    """Builds the trees of a row for one variant. A tree that does not compile is skipped, as git's manual advises."""
+    """Builds the trees of a row for one variant.
+
+    A tree that does not compile is skipped, as the manual of git bisect advises.
+    """
 
     variant: Setting[str]
     objects: Objects
@@ -199,7 +203,7 @@ class KeyedBuilds:
         try:
             stored, _ = build(inputs, self.engine, self.store, self.watch)
         except NotJudged as error:
-            return NoTree(why=f"its build ended without an answer: {error.message}")
+            return NoTree(why=f"its build ended without a result: {error.message}")
         if stored.record.rejection is not None:
             return NoTree(why=f"it does not build: {stored.record.rejection.message}")
         self.watch.phase("run")

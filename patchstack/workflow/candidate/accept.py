@@ -1,8 +1,8 @@
 """Accept a candidate: check every condition, write the decision, and export the series.
 
 Every step before the decision can be repeated. Builds and observations are stored by key, so an interrupted run
-continues at the same point when it is restarted. Writing the decision's file commits the acceptance. The export
-follows, which is itself atomic.
+continues at the same point when it is restarted. The acceptance is final when the file of the decision is written. The
+export follows. It is atomic.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ def step_line(step: AcceptStep, seconds: float) -> str:
 class Terms:
     """The requirements for a candidate.
 
-    These are the suite (None for no gates), the copy of the suite for the decision, and the comparisons that prove the
-    speed. `brings` contains the gates that come with the candidate. `carried_new` contains the suites of these gates.
-    With `fail_fast`, the gates end at the first FAIL. `engine` opens the engine for commands of checks.
+    `suite` is None if no gates are required. `carried` is the copy of the suite for the decision. `brings` contains the
+    gates that the candidate adds. `carried_new` contains copies of the suites of these gates. `bench` contains the
+    comparisons that prove the speed. `unproven` contains the names of proofs that may be INVALID. With `fail_fast`, the
+    gates stop at the first FAIL. `engine` opens the engine for commands of checks.
     """
 
     suite: Suite | None
@@ -97,7 +98,7 @@ class Terms:
 
     @property
     def known_gates(self) -> Suite | None:
-        """The suite without the gates that come with the candidate. None if no gate remains."""
+        """The suite without the gates that the candidate adds. It is None if no gate remains."""
         if self.suite is None:
             return None
         left = self.brings.without(self.suite)
@@ -105,7 +106,7 @@ class Terms:
 
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
-    """Return the rejected decisions that the candidates resemble. Such decisions only cause a warning."""
+    """Return the rejections of changes that resemble the candidates. They only cause a warning."""
     rejected = [one for one in ledger.read() if one.outcome is Outcome.REJECTED]
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
@@ -115,10 +116,10 @@ def examine(
 ) -> Iterator[AcceptStep]:
     """Yield every step in order as soon as it is done.
 
-    The parts are the mirror, lint, the checks, the prefix, the candidate, and the comparisons. If a step of a part is
-    not PASS, the next part is not started.
+    The parts are the mirror, lint, the checks, the build before the candidate, the candidate's build, and the
+    comparisons. If a step of a part is not PASS, the next part is not started.
 
-    Raises the errors of verifying, building and the engine.
+    Raises the errors of verification, of builds and of the engine.
     """
     built: list[Stored] = []
     for steps in (
@@ -142,8 +143,8 @@ def decide(
 ) -> tuple[Decision, Path]:
     """Write the acceptance. Call this only with the evidence of steps that are all PASS.
 
-    If an acceptance of this format on the same commits has the same basis, return that decision instead of a new one. A
-    new decision supersedes earlier ones on the same commits.
+    If the ledger already contains an acceptance of the same commits with the same basis and format, return that
+    decision. A new decision supersedes all earlier decisions on the same commits.
     """
     same = [one for one in ledger.read() if one.commits == tuple(one.commit for one in candidates)]
     accepted = [one for one in same if one.outcome is Outcome.ACCEPTED and one.format == 2]
@@ -176,7 +177,7 @@ def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
 def _switches(brings: Brings) -> Iterator[AcceptStep]:
     """Yield a step for each switch that no gate proves.
 
-    Such switches are accepted for the given reason.
+    Such switches are accepted for the reason in `brings`.
     """
     for one in brings.unproven:
         for switch in one.switches:
@@ -188,7 +189,7 @@ def _switches(brings: Brings) -> Iterator[AcceptStep]:
 
 
 def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
-    """Return the step that checks that the current series mirrors the fork up to the candidate's parent."""
+    """Check that the series mirrors the fork up to the candidate's parent, and return the step."""
     base = way.sources.base
     if not has_patches(way.config.patches):
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
@@ -200,7 +201,8 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
     if not result.holds:
         detail = result.first_problem or "the series differs from the fork below the candidate"
         after = prove_series(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
-        # An earlier accept was interrupted after its export, or this commit gets a new decision.
+        # The series may already contain the candidate: an earlier accept was interrupted after its export, or this
+        # commit gets a new decision.
         if not after.holds and (end := decided_anew(way)) is not None:
             after = prove_series(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
         if after.holds:
@@ -214,7 +216,7 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
 
 
 def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
-    """Check the series with the candidates against the rules of lint.
+    """Check the series with the candidates against the lint rules.
 
     Only findings in the candidates' patches count. Other findings are only mentioned.
 
@@ -273,9 +275,10 @@ def gated(
 ) -> Iterator[AcceptStep]:
     """Build the tree of a commit, check the proofs of the build, and run the suite on it.
 
-    The references of the gates belong to the last build of `built`, on which the gates passed. The new build is
-    appended to `built`. If `then`, a later commit, is given, a reference may belong to `then` instead. In that case, a
-    gate with a different transcript passes if measurements show the same model as at `then`.
+    The gates are compared with the last build of `built`, on which they passed. The new build is appended to `built`.
+
+    `then` is a later commit to which references may belong instead. A gate whose transcript differs from its reference
+    then passes if measurements show that the model is the same as at `then`.
     """
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None
@@ -384,7 +387,7 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: M
 def _new_gate_step(
     new: NewGate, judgement: Judgement, which: str, key: str, others: Mapping[str, Programs]
 ) -> AcceptStep:
-    """Return the step of a gate that comes with the candidate. Its evidence has the gate's own verdict."""
+    """Return the step of a gate that the candidate adds. The evidence of the step contains the gate's own verdict."""
     step = _gate_step(new.gate, judgement, which, key, others)
     verdict, detail = outcome(which, judgement)
     return dataclasses.replace(

@@ -28,10 +28,10 @@ from patchstack.workflow.machine import ProvingMachine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result of an acceptance: the steps in order, the decision, and the export.
+    """The result of an acceptance, with all steps in order.
 
-    Decision and export are None if a step does not hold. Then only the evidence for `reject` was written. The export is
-    also None if the series already contains these commits and later ones.
+    If a step is not PASS, `decision` and `export` are None, and only the evidence for `reject` was written. `export` is
+    also None if the series already contains these commits and later commits.
     """
 
     series: str
@@ -50,7 +50,7 @@ class Accepted:
 class PlannedBuild:
     """A build that an acceptance needs.
 
-    `which` is before or candidate. `known` is true if the build is already stored.
+    `which` is `before` or `candidate`. `known` is true if the build is already stored.
     """
 
     which: str
@@ -62,10 +62,10 @@ class PlannedBuild:
 def warnings(
     way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger
 ) -> tuple[str | None, tuple[Likeness, ...]]:
-    """Return objections to candidates before expensive work.
+    """Return the warnings about candidates, before any expensive work.
 
-    The objections are a warning about candidates that are not pushed, and the rejected decisions that the candidates
-    resemble. A candidate may be on its own branch, which is merged into the fork's branch later.
+    The first result is a warning if the candidates are not pushed. The second contains the rejections of changes that
+    resemble the candidates. A candidate may be on its own branch, which is merged into the fork's branch later.
 
     Raises `NotHeldError` for an unpushed candidate if the policy requires a push.
     """
@@ -94,12 +94,13 @@ def accept(
     told: Callable[[AcceptStep, float], None],
     decided: Callable[[Path], None],
 ) -> Accepted:
-    """Examine candidates. If everything holds, write the decision and export the series.
+    """Examine candidates. If every step is PASS, write the decision and export the series.
 
-    Otherwise, keep the evidence for `reject`. `candidates` come from `described`. `told` is called with every finished
-    step and its wall time in seconds. `decided` is called with the decision's file, which is written before the export.
+    Otherwise, store the evidence for `reject`. `candidates` are the result of `described`. `told` is called with every
+    finished step and its wall time in seconds. `decided` is called with the decision's file, which is written before
+    the export.
 
-    Raises the errors of verifying, building, the engine and the export.
+    Raises the errors of verification, of builds, of the engine and of the export.
     """
     commits = tuple(one.commit for one in candidates)
     read_from = lock_digest(way.config.patches)

@@ -28,9 +28,9 @@ _LONGEST_DIFF = 512 << 10
 class CandidateRange:
     """Candidates of a series.
 
-    The commits are the fork's commits up to the last candidate. The last `count` of them are new. `before` is the
-    parent commit of the first new commit. This parent is the end of the accepted prefix, or the pin if nothing is
-    accepted yet.
+    `fork` contains the fork's commits up to the last candidate. `new` are the candidates, which are the last of these
+    commits. `before` is the parent commit of the first candidate. This parent is the end of the accepted prefix, or the
+    pin if nothing is accepted yet.
     """
 
     config: SeriesConfig
@@ -72,13 +72,14 @@ class CandidateRange:
 
 @task("reading the candidate")
 def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRange:
-    """Return the commits that REF names: one commit, or a range `A..B` of the fork's branch.
+    """Return the candidates that `ref` names: one commit, or a range `A..B` of the fork's branch.
 
-    Raises `UsageError` for a series without its own fork on this machine, and for a range that is empty or not on the
-    branch. Raises `NotHeldError` for merges.
+    Raises `UsageError` if the series has no fork on this machine, and for a range that is empty or not on the branch.
+    Raises `NotHeldError` if the fork contains merges.
     """
     if config.fork is None or is_url(config.fork):
-        raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
+        hint = "set fork: and fork_ref: in patchstack.yaml"
+        raise CloneNeeded(f"{config.name} has no fork on this machine", hint=hint)
     first, _, last = ref.rpartition("..")
     empty = Series(name=config.name, directory=config.patches, patches=())
     sources = open_sources(
@@ -97,7 +98,7 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
         raise NotInRange(f"{ref} is the pin itself: there is nothing to decide on")
     if sources.fork.merges:
         raise NotDescended(
-            f"{ref} has merges", problems=[f"{one.oid[:12]} {one.subject}" for one in sources.fork.merges]
+            f"{ref} contains merges", problems=[f"{one.oid[:12]} {one.subject}" for one in sources.fork.merges]
         )
     start = len(commits) - 1
     if first:
@@ -161,7 +162,7 @@ def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str
 
 
 def ledger_directory(root: Path) -> Path:
-    """Return the directory of a workspace's decisions."""
+    """Return the directory of a workspace's decisions. Raises `MissingError` if `root` is not a directory."""
     if not root.is_dir():
         raise NoSuchBuild(f"{root} is not a directory")
     return root / "ledger"

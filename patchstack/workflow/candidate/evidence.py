@@ -23,7 +23,7 @@ from patchstack.workflow.candidate.candidate import CandidateRange
 def evidence_of(
     way: CandidateRange, terms: Terms, steps: Sequence[AcceptStep], kept: Evidence, known: Known
 ) -> dict[str, Any]:
-    """Return the evidence of a decision as JSON, and put its records and outputs into `kept`.
+    """Return the evidence of a decision as JSON, and store its records and outputs in `kept`.
 
     The records come from this machine's cache, or are already recorded evidence.
     """

@@ -1,7 +1,7 @@
 """Judge the comparisons that `accept:` requires.
 
-Find them on this machine, check that they compare the two builds, and judge them again. A file that says PASS proves
-nothing. A comparison counts only with its plan, its pairs and its runs, and only if its sides are the builds of the
+Find them on this machine, check that they compare the two builds, and judge them again. A verdict in a file is not
+trusted. A comparison counts only with its plan, its pairs and its runs, and only if its sides are the builds of the
 candidate and of the commit before it.
 """
 
@@ -35,9 +35,9 @@ from patchstack.workflow.bench import Progress, comparisons_in, progress_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The result of one required comparison.
+    """The result of one required comparison, for a step of the acceptance.
 
-    It has the name of the step, the verdict, the explanation, and the evidence as JSON.
+    `detail` is the explanation of the verdict. `evidence` is JSON.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Measured:
 class Drawn:
     """A comparison that matches the requirement.
 
-    It has its outcome (PASS, FAIL or INVALID) and the reason.
+    `verdict` is PASS if it meets the demand, and INVALID if it is undecided or cannot be judged.
     """
 
     directory: Path
@@ -59,7 +59,7 @@ class Drawn:
 
     @property
     def words(self) -> str:
-        """The outcome as text."""
+        """The outcome and its reason, as text."""
         judged = self.progress.judged
         return f"comparison {self.progress.plan.comparison}: {judged.outcome}, {judged.reason}"
 
@@ -70,9 +70,9 @@ def measured(
     """Return the result of one required comparison.
 
     Every matching comparison of the two builds counts. The verdict is FAIL if any comparison fails the demand.
-    Otherwise, the verdict is PASS if at least one comparison meets the demand, and INVALID if none does. `built` are
-    the builds before the candidate and of the candidate. `planned` is the build plan of the term's variant. It is None
-    if the term names no variant.
+    Otherwise, the verdict is PASS if at least one comparison meets the demand, and INVALID if none does. `built`
+    contains the build before the candidate, then the candidate's build. `planned` is the build plan of the term's
+    variant. It is None if the term names no variant.
     """
     keys = (built[0].key, built[1].key)
     tied = Tied(trees=trees, keys=keys if term.variant is None else None)
@@ -112,9 +112,9 @@ def drawn_again(
     keys: tuple[str, str] | None,
     files: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> tuple[Verdict, str]:
-    """Judge a comparison from its file, as `accept` does. Return the verdict under a demand, and the explanation.
+    """Judge a comparison from its file, as `accept` does. Return the verdict and its explanation.
 
-    `files` are the files of the builds in `keys`.
+    The comparison must meet `demand`. `files` contains the digests of the files of both builds, by name.
 
     Raises `PatchstackError` for a file that is damaged or belongs to other builds.
     """
@@ -134,7 +134,7 @@ def drawn_again(
 def programs_problem(
     progress: Progress, observations: Observations, files: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> str | None:
-    """Return a sentence about a run that loaded a file from outside its build. Return None if there is no such run.
+    """Return the problem if a run loaded a file from outside its build, or None if no run did.
 
     `files` contains the digests of all files of the builds of A and B, by name.
     """
@@ -149,7 +149,7 @@ def programs_problem(
 
 
 def variant_problem(inputs: Mapping[str, Any], plan: BuildPlan) -> str | None:
-    """Return how the inputs of a build differ from the variant. Return None if they do not differ."""
+    """Return how the inputs of a build differ from the variant, or None if they do not differ."""
     wanted = {
         "platform": plan.platform.value,
         "architecture": plan.arch.cmake if plan.arch else None,
@@ -170,7 +170,7 @@ def _drawn(
 ) -> tuple[list[Drawn], list[str]]:
     """Return the matching comparisons, newest first.
 
-    Also return why other comparisons of the workload do not match.
+    Also return the reasons why other comparisons of the workload do not match.
     """
     found: list[Drawn] = []
     other: list[str] = []
@@ -212,9 +212,9 @@ def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observat
 
 
 def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) -> dict[str, dict[str, Any]]:
-    """Return the inputs of builds by key.
+    """Return the inputs of builds, by key.
 
-    The inputs come from the two given builds, the store, and the comparison itself.
+    The inputs come from the builds in `built`, from the store, and from the comparison itself.
     """
     found = read_builds(directory)
     for one in built:

@@ -1,8 +1,8 @@
-"""Judge the gates that come with a patch.
+"""Judge the gates that a candidate adds.
 
 Such a gate must not PASS before the candidate, and must PASS with it. A patch names its gates in its message
-(`New-Gate: NAME`, see `series.brought`). So a new switch is accepted together with the gate that proves its effect. A
-patch that declares a switch without such a gate needs a reason.
+(`New-Gate: NAME`, see `series.brought`). A new switch is therefore accepted together with the gate that proves its
+effect. A switch without such a gate requires a reason.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ BEFORE = "before"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGate:
-    """A gate that a commit adds: its name in the message, and its definition in the workspace.
+    """A gate that a commit adds.
 
-    `brought` is set if the policy does not have the gate, only the change's own workspace file. In that case, the gate
-    is not trusted.
+    `named` is its name in the commit message. `brought` is set if only the change's own workspace file defines the
+    gate, and the policy does not. In that case, the gate is not trusted.
     """
 
     commit: str
@@ -56,8 +56,8 @@ class NewGate:
 class Brings:
     """The additions of candidates.
 
-    `unproven` are the commits with switches that no trusted gate proves. `reason` tells why these switches may be
-    accepted nevertheless.
+    `unproven` are the commits with switches that no trusted gate proves. `reason` is the reason to accept these
+    switches.
     """
 
     gates: tuple[NewGate, ...] = ()
@@ -71,7 +71,7 @@ class Brings:
         return Suite(name=suite.name, what=suite.what, gates=chosen, allow=suite.allow)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON for a decision."""
+        """Return the additions as JSON, for a decision."""
         return {
             "gates": [
                 {"commit": one.commit, "named": one.named, "suite": one.suite.name, "gate": one.gate.name}
@@ -98,9 +98,11 @@ def read_brings(
 ) -> Brings:
     """Return the additions of candidates, with the gates of the workspace.
 
-    `asked` is the suite that the candidates must pass. If the policy does not have a gate, `bring` reads it from the
-    change's own workspace file. Raises `UsageError` for missing gates, and lists all of them. Also raises `UsageError`
-    for a switch that has neither a gate nor a `reason`, and for a reason that is not needed.
+    `asked` is the suite that the candidates must pass. If the policy does not contain a gate, `bring` reads it from the
+    change's own workspace file.
+
+    Raises `UsageError` with a list of all missing gates. Also raises `UsageError` for a switch that has neither a gate
+    nor a `reason`, and for a `reason` that no switch needs.
     """
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems, bring))]
@@ -115,16 +117,19 @@ def read_brings(
     shown = {gate.commit for gate in gates if gate.brought is None}
     unproven = tuple(one for one in found if one.switches and one.commit not in shown)
     if reason is not None and not reason.strip():
-        raise ReasonMissing("--switch-unproven needs a reason", hint='--switch-unproven "why no gate can prove it yet"')
+        hint = 'use --switch-unproven "why no gate can prove it yet"'
+        raise ReasonMissing("--switch-unproven needs a reason", hint=hint)
     if reason is not None and not unproven:
-        raise DecisionRefused("--switch-unproven: every switch of the candidates has a gate, or there is no switch")
+        raise DecisionRefused(
+            "--switch-unproven is not needed: the candidates have no switch without a gate", hint="omit the option"
+        )
     if unproven and reason is None:
         raise DecisionRefused(
             "no gate proves the effect of a switch",
             problems=[_unproven(one) for one in unproven],
-            hint="let a maintainer add the gate to the policy first, or give --switch-unproven REASON"
+            hint="ask a maintainer to add the gate to the policy first, or use --switch-unproven REASON"
             if any(one.gates for one in unproven)
-            else "name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON",
+            else "name a gate in the commit message (New-Gate: NAME), or use --switch-unproven REASON",
         )
     return Brings(gates=tuple(gates), unproven=unproven, reason=(reason or "").strip())
 
@@ -153,7 +158,7 @@ def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewG
 
 
 def judge_new_gate(gate: Gate, runner: Observer, which: str) -> Judgement:
-    """Judge a gate that candidates add. The build before the candidates may be unable to run the gate."""
+    """Judge a gate that candidates add. On the build before the candidates, the gate may be unable to run."""
     return judge_without(gate, runner) if which == BEFORE else judge_gate(gate, runner)
 
 
@@ -177,7 +182,10 @@ def _named(
     problems: list[str],
     bring: Callable[[str], BroughtGate] | None,
 ) -> NewGate | None:
-    """Return the gate of a name. If several suites have it, return the gate of the requested suite."""
+    """Return the gate with this name. If several suites contain it, return the gate of the requested suite.
+
+    If no gate can be chosen, add the problem to `problems` and return None.
+    """
     suite, _, gate = name.rpartition("/")
     found = [
         NewGate(commit=one.commit, named=name, suite=of, gate=known)

@@ -20,7 +20,7 @@ SCHEMA = "patchstack.examined/2"
 
 
 def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
-    """Write the results of all steps below the workspace's directory, in the form of a decision's evidence."""
+    """Write the results of all steps to the workspace, in the form of a decision's evidence. Return the file."""
     document = {
         "schema": SCHEMA,
         "series": way.config.name,
@@ -35,7 +35,7 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 
 
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
-    """Return the recorded evidence on exactly these commits, in the form of a decision's evidence.
+    """Return the recorded evidence for exactly these commits, in the form of a decision's evidence.
 
     The result is empty if there is no evidence, or if the file is damaged.
     """

@@ -25,14 +25,14 @@ DEVICE_PROOFS = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
 
 @task("checking the requirements")
 def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
-    """Raise `MissingError` with everything that is missing here.
+    """Raise `MissingError` with a list of everything that is missing here.
 
-    A build that is already stored needs nothing. Raises the errors of resolving a build.
+    A build that is already stored needs nothing. Also raises the errors of `ProvingMachine.inputs`.
     """
     about = machine.connection.engine.about()
     if untrusted := [new.title for new in terms.brings.gates if new.brought is not None and no_sandbox(about)]:
         raise AcceptanceNotReady(
-            "the acceptance needs something that is missing here",
+            "the acceptance cannot start: requirements are missing",
             problems=[f"a sandbox for {title}: the engine {about.spec} has none" for title in untrusted],
             hint="use --engine docker, or ask a maintainer to add the gate to the policy in a separate change",
         )
@@ -50,9 +50,9 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
     missing = list(_missing(unknown, terms, machine, have))
     if missing:
         raise AcceptanceNotReady(
-            "something that the acceptance needs is missing here",
+            "the acceptance cannot start: requirements are missing",
             problems=missing,
-            hint=f"{install_hint('build')}; patchstack doctor says what else is missing",
+            hint=f"{install_hint('build')}; run 'patchstack doctor' to see what else is missing",
         )
 
 
@@ -64,7 +64,7 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
         yield f"the Python package {package}, which proves and records a build"
     inputs = unknown[-1]
     if not terms.unproven >= DEVICE_PROOFS and inputs.plan.cuda and not _disassembles(inputs, machine):
-        yield "cuobjdump, which shows the GPU code of a build: neither here nor in the toolkit that compiles"
+        yield "cuobjdump, which shows the GPU code of a build: it is neither here nor in the toolkit of the build"
     asked = (
         *(terms.known_gates.gates if terms.known_gates is not None else ()),
         *(one.gate for one in terms.brings.gates),
@@ -73,7 +73,7 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
         targets = {*inputs.plan.targets.value, *_optional(inputs)}
         if "all" not in targets:
             for program, gates in not_built(Suite(name="", what="", gates=asked), targets | have).items():
-                yield f"{program}, which {', '.join(gates)} runs: no target of variant {inputs.plan.variant} makes it"
+                yield f"{program}, which {', '.join(gates)} runs: no target of variant {inputs.plan.variant} builds it"
 
 
 def not_built(suite: Suite, programs: set[str]) -> dict[str, list[str]]:

@@ -16,15 +16,16 @@ def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str]
 
     Return the decision and its file. The fork is not changed.
 
-    Raises `UsageError` if there is no reason, or if the commits were accepted.
+    Raises `UsageError` if there is no reason, or if any of the commits was accepted.
     """
     if not why.strip():
-        raise ReasonMissing("a rejection needs a reason", hint='--why "what was seen, and where"')
+        raise ReasonMissing("a rejection needs a reason", hint='add --why "what you saw, and where"')
     ids = {commit.oid for commit in way.new}
     for known in ledger.read():
         if known.outcome is Outcome.ACCEPTED and ids & {one.commit for one in known.candidates}:
             raise DecisionRefused(
-                f"{way.head.oid[:12]} was accepted: decision {known.id[:12]}", hint="drop it from the fork"
+                f"{way.head.oid[:12]} cannot be rejected: decision {known.id[:12]} accepted it",
+                hint="drop it from the fork",
             )
     decision = Decision(
         outcome=Outcome.REJECTED,

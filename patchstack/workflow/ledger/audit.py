@@ -1,7 +1,7 @@
-"""Observe some records again on this machine, and derive their verdicts from the new observations.
+"""Observe some records again on this machine, and compare the verdicts.
 
-Only stable values are compared: the verdict of the record's gate, and the value from which the verdict follows. Times,
-and outputs that contain times, differ in every run.
+Only stable values are compared: the verdict of the record's gate, and the value from which the verdict follows. Times
+differ in every run, and so do outputs that contain times.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def audit(
         for key in step.get("observations", ())
     ]
     if not places:
-        raise DecisionRefused("there is no record to observe again", hint="only decisions of format 2 name theirs")
+        raise DecisionRefused("no record can be observed again", hint="only decisions of format 2 name their records")
     for decision, step, key in chance.sample(places, min(count, len(places))):
         which, name = str(step["which"]), str(step["gate"])
         with task(f"gate {name} ({which}) of {decision.id[:12]}"):
@@ -115,7 +115,7 @@ def _again(
             context = replace(runner.context, kind=str(record.ingredients["kind"]), gpu=gate.gpu)
             there = runner.within(context)
             if missing := [kept_file for kept_file in _kept_files(record) if not there.has(kept_file)]:
-                raise NotRecorded(f"the kept file {missing[0]} is missing here: only a run of the whole gate makes it")
+                raise NotRecorded(f"the kept file {missing[0]} is missing here: only a full run of the gate writes it")
             seen = there.look(invocation)
         return _compared(given, gate, step, record, seen)
 
@@ -123,7 +123,7 @@ def _again(
 def _compared(
     given: Material, gate: Gate, step: Mapping[str, Any], record: Record, seen: Observation
 ) -> tuple[Agreement, str]:
-    """Derive the gate's verdict from the new observation in place of the record."""
+    """Derive the gate's verdict from the new observation, and compare it with the verdict from the record."""
     new = replace(record, facts={**record.facts, **_facts(seen)}, blobs=_blobs(seen))
     records = [new if one.key == record.key else one for one in given.records.values()]
     which = str(step["which"])
@@ -150,7 +150,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
         inputs[name] = contents[digest].read_bytes()
     for name, digest in parts["models"].items():
         if digest not in models:
-            raise ModelMissing(f"model {name} of sha256 {digest[:12]} is not here")
+            raise ModelMissing(f"model {name} with sha256 {digest[:12]} is not here")
         there.append(Model(name=name, path=str(models[digest]), sha256=digest))
     requests: list[Any] = [json.loads(text) for text in parts["requests"]]
     invocation = Invocation(
@@ -170,7 +170,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
 def _kept_files(record: Record) -> list[str]:
     """Return the kept files that a run reads.
 
-    These are the files in its arguments, except those that the run itself makes.
+    These are the files that its arguments name, except those that the run itself writes.
     """
     named = [text[len("{kept:") : -1] for text in record.ingredients["args"] if text.startswith("{kept:")]
     return [name for name in named if name not in record.ingredients["keeps"]]

@@ -1,4 +1,4 @@
-"""The machine that an audit runs on: its builds, its models, and a runner for each build."""
+"""Prepare an audit: find the builds and models of this machine, and open runners."""
 
 from __future__ import annotations
 

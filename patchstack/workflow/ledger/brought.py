@@ -1,7 +1,7 @@
 """Check the gates that came with the candidates of a decision.
 
 Each must fail without the candidates and pass with them. The messages of the commits name these gates, and the lock
-contains the messages. So a decision cannot leave out a gate, or call an older gate new.
+contains the messages. So a decision cannot omit a gate, or present an older gate as a new one.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def check_ledger(
 
     With `require_signed`, each patch needs a decision signed by an allowed signer. `cache` should be offline.
 
-    Raises `MissingError` if there are signatures and ssh-keygen is missing.
+    Raises `MissingError` if signatures must be checked and ssh-keygen is missing.
     """
     ledger, kept = Ledger(workspace.root / "ledger"), Evidence(workspace.root / "evidence")
     decisions, problems = ledger.look()
@@ -189,7 +189,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
 
 
 def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> dict[str, str]:
-    """Return the ids of the replaced decisions, each with the id of the decision that replaced it."""
+    """Return the ids of replaced decisions, each with the id of the decision that replaced it."""
     return {
         one.id: counts[one.commits[-1]].id
         for one in decisions

@@ -28,7 +28,7 @@ def find_signers(given: str, root: Path) -> Signers:
         if path.resolve().is_relative_to(top or place):
             raise SignersUnusable(
                 f"{given} is in the checked tree: its author could change the list as well",
-                hint=f"name a ref that others cannot push to: --signers origin/main takes {DEFAULT} of it",
+                hint=f"name a ref that others cannot push to: --signers origin/main reads {DEFAULT} from it",
             )
         return Signers(content=path.read_bytes(), where=given)
     ref, _, name = given.partition(":")
@@ -44,7 +44,7 @@ def find_signers(given: str, root: Path) -> Signers:
     if ref.startswith("-") or not found.ok:
         raise SignersMissing(
             f"there is no list of allowed signers {given}: {git.first_complaint(found)}",
-            hint=f"--signers FILE, or --signers REF for {DEFAULT} of a branch",
+            hint=f"use --signers FILE, or --signers REF to read {DEFAULT} from a branch",
         )
     return Signers(content=found.stdout, where=f"{name} of {ref}")
 

@@ -26,8 +26,8 @@ from patchstack.workflow.ledger.finding import Findings
 class SeriesFacts:
     """The facts about a series in the repository.
 
-    `patches` is the directory of the patches. `trees_follow` tells whether the trees were proven to follow from pin and
-    patches. It is None if the objects for the proof are missing here.
+    `patches` is the directory of the patches. `trees_follow` is true if the trees were proven to follow from the pin
+    and the patches. It is None if the objects for the proof are missing here.
     """
 
     lock: Lock
@@ -38,7 +38,7 @@ class SeriesFacts:
 def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> bool:
     """Compare the commits of a decision with the lock and the patch files.
 
-    Return whether the series has all of these commits.
+    Return whether the series contains all of these commits.
     """
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     at = [places[commit] for commit in decision.commits if commit in places]
@@ -68,9 +68,9 @@ def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> boo
 def check_builds(
     decision: Decision, facts: SeriesFacts, variants: Variants, builds: Mapping[str, Mapping[str, Any]], found: Findings
 ) -> None:
-    """Compare the builds of a decision with the trees of the series and its variant.
+    """Compare the builds `before` and `candidate` of a decision with the trees of the series.
 
-    The builds are `before` and `candidate`.
+    If a build differs from its variant in the workspace, the difference is added to `asserted`.
     """
     evidence = decision.evidence
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}

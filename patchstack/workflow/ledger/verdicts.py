@@ -37,10 +37,10 @@ _LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # records cont
 class Material:
     """The input of a decision's verdicts.
 
-    It contains the records by key, the steps, and the copies of the suites. `steps` maps a build and a gate to a step.
-    `new_steps` maps a build and `SUITE/NAME` to the step of a gate that came with the candidates. `suite` is the
-    required suite. `suites` contains all suites in the decision, by name. `places` maps a suite to the directory of its
-    files, below `root`.
+    `records` contains the records by key. `builds` maps `before` and `candidate` to the steps of these builds. `steps`
+    maps a build and a gate to a step. `new_steps` maps a build and `SUITE/NAME` to the step of a gate that came with
+    the candidates. `suite` is the required suite. `suites` contains all suites in the decision, by name. `places` maps
+    a suite to the directory of its files, below `root`.
     """
 
     decision: Decision
@@ -77,7 +77,7 @@ class Material:
         *,
         reference: str = "before",
     ) -> Replay:
-        """Return an observer that answers from the records of a build, for the gate of a step.
+        """Return an observer that replays the records of a build, for the gate of a step.
 
         The references of gates belong to the build `reference`, unless the observed build is `reference` itself.
         """
@@ -204,7 +204,7 @@ def check_verdicts(given: Material, found: Findings) -> None:
 
 
 def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
-    """Return the judgement of a gate from recorded answers. The gate is judged in the same way as by `accept`."""
+    """Judge a gate again from the records, in the same way as `accept` judged it."""
     judgement = judge_gate(gate, replay)
     if which == "before" and judgement.details.get("kl") and "candidate" in given.builds and given.suite is not None:
         step = given.steps.get((which, gate.name))
@@ -234,8 +234,8 @@ def check_step(
 ) -> bool:
     """Compare a step of a gate with the judgement of its records.
 
-    `drawn` is the verdict and the reason for the candidates, which are also compared. Return whether everything
-    matches. Differences are added to `wrong`.
+    `drawn` is the verdict and the reason that the step should contain. Return whether everything matches. Differences
+    are added to `found`.
     """
     build = str(given.builds[str(step["which"])]["build"])
     verdict, reason = drawn
@@ -265,7 +265,7 @@ def check_step(
 
 
 def _check_steps(given: Material, found: Findings) -> None:
-    """Check that the decision has every step of an acceptance, and that each is PASS."""
+    """Check that an acceptance contains all required steps, and that each step is PASS."""
     decision, evidence = given.decision, given.decision.evidence
     steps = [step for step in evidence.get("steps", ()) if isinstance(step, Mapping)]
     names = [str(step.get("name")) for step in steps]

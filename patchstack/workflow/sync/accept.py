@@ -1,7 +1,7 @@
 """Accept a finished sync.
 
-First check the policy's requirements. Then write the branch, the series and, last, the pin. Writing that was
-interrupted must be completed by the next `--accept`. Every step can be repeated.
+First check the policy's requirements. Then write the branch, the series and, last, the pin. Every step can be repeated.
+If writing is interrupted, the next `--accept` must complete it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ from patchstack.workspace.write import move_pin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result: the record of the sync. `kept` is the path of the repository. It is None if it was removed."""
+    """The result of an acceptance.
+
+    `record` is the path of the sync's record. `kept` is the path of the sync's repository. It is None if the repository
+    was removed.
+    """
 
     state: SyncState
     record: Path
@@ -43,12 +47,12 @@ class Accepted:
 def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
     """Accept the new branch.
 
-    This writes the branch to the fork and its series to the workspace, and moves the pin. `proving` is for the suite
-    that the policy names.
+    The branch is written to the fork, and its series to the workspace. Then the pin is moved. `proving` opens the
+    machine for the suite that the policy names.
 
     Raises `UsageError` if the sync is not ready. Raises `NotHeldError` for a patch that was skipped without a reason,
-    for a fork or series that changed meanwhile, and for a failing command or gate of the policy. Raises `NotJudged` for
-    a gate that is INVALID. Nothing is written in these cases.
+    for a fork or series that changed since the sync began, and for a failing command or gate of the policy. Raises
+    `NotJudged` for a gate that is INVALID. In these cases, the fork and the series do not change.
     """
     with work.alone():
         state = work.the_state()
@@ -79,7 +83,7 @@ def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
 
 
 def _closed(work: SyncWorkspace, state: SyncState) -> Accepted:
-    """Remove the repository, because the fork now has the branch and there are no further commits."""
+    """Remove the sync's repository, because the fork now contains all of its commits."""
     tree_of(state).remove()
     work.clear()
     return Accepted(state=state, record=_record_file(work, state), kept=None)
@@ -89,7 +93,7 @@ def _refuse(work: SyncWorkspace, state: SyncState) -> None:
     name = work.config.name
     if state.phase is not Phase.READY or state.report is None:
         raise SyncNotReady(
-            f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it"
+            f"the sync of {name} is not finished ({state.phase})", hint=f"run 'patchstack sync {name}' to see its state"
         )
     skipped = [
         f"{item.label} {item.subject}" + (f" ({item.reason})" if item.fate is Fate.NOT_CARRIED else "")
@@ -98,26 +102,26 @@ def _refuse(work: SyncWorkspace, state: SyncState) -> None:
     ]
     if skipped:
         raise SyncWouldLose(
-            "patches were skipped, and would be lost without a reason",
+            "skipped patches would be lost without a reason",
             problems=skipped,
-            hint=f"patchstack sync {name} --drop N --why TEXT gives the reason to drop each; --retry N tries it again",
+            hint=f"for each, run 'patchstack sync {name} --drop N --why TEXT', or --retry N to try it again",
         )
     if not state.report["holds"]:
         raise SyncWouldLose(
-            f"nothing is left of {name}: every patch landed or was dropped",
-            hint="take the series out of patchstack.yaml; patchstack sync --abort removes what the sync made",
+            f"the new series {name} has no patches: every patch landed or was dropped",
+            hint="remove the series from patchstack.yaml, and run 'patchstack sync --abort' to remove the sync's files",
         )
     if series_digest(work.config.patches) != state.digest:
         raise SyncWouldLose(
             f"the patches in {work.config.patches} have changed since the sync began",
-            hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
+            hint=f"run 'patchstack sync {name} --abort' and begin again: resolutions are remembered",
         )
     head = _fork_head(work, state)
     if state.fork_head and head != state.fork_head:
         raise SyncWouldLose(
             f"the fork {work.config.fork} {work.config.fork_ref} has moved from {state.fork_head[:12]} "
             f"to {head[:12]} since the sync began, and the new branch lacks these commits",
-            hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
+            hint=f"run 'patchstack sync {name} --abort' and begin again: resolutions are remembered",
         )
     tree = tree_of(state)
     if tree.unmerged() or tree.head() != state.head:
@@ -135,9 +139,10 @@ def _fork_head(work: SyncWorkspace, state: SyncState) -> str:
 
 
 def _publish(config: SeriesConfig, state: SyncState) -> None:
-    """Add the new branch to the fork. Existing branches do not change.
+    """Add the new branch to the fork.
 
-    If the fork is at a URL, it must already have the branch.
+    In an unattended sync, the old branch of the same name is renamed. Other branches do not change. Raises
+    `MissingError` if the fork is at a URL, because patchstack never pushes.
     """
     if config.fork is None:
         return
@@ -145,7 +150,7 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
         push = f"git -C {state.worktree} push {shown_url(config.fork)} {state.branch}"
         raise CloneMissing(
             f"the fork {shown_url(config.fork)} is not on this machine, and patchstack never pushes",
-            hint=f"{push}; then name a clone as fork in patchstack.yaml, and --accept again",
+            hint=f"{push}; then set fork: to a clone in patchstack.yaml, and run --accept again",
         )
     fork = Repository.open(config.fork, Path(config.fork))
     name = f"refs/heads/{state.branch}"
@@ -157,17 +162,17 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
     elif there:
         raise BranchInTheWay(
             f"the fork {fork.name} already has a different branch {state.branch}, at {there[:12]}",
-            hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then --accept again",
+            hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then run --accept again",
         )
     git.checked(
         git.fetch_locally(fork.git_dir, Path(state.worktree).resolve(), f"+{name}:{name}"),
-        f"the fork {fork.name} could not take the branch {state.branch}",
-        hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then --accept again",
+        f"the fork {fork.name} could not fetch the branch {state.branch}",
+        hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then run --accept again",
     )
 
 
 def _give_way(fork: Repository, state: SyncState, old: str) -> None:
-    """Rename the fork's branch, because the new branch takes its name.
+    """Save the fork's branch under a different name, because the new branch takes its name.
 
     Raises `UsageError` if a work tree has the branch checked out, because the files would no longer match the branch.
     """
@@ -176,18 +181,18 @@ def _give_way(fork: Repository, state: SyncState, old: str) -> None:
     if f"branch refs/heads/{state.branch}" in listed.splitlines() and not bare:
         raise BranchInTheWay(
             f"the fork {fork.name} has {state.branch} checked out, and the new branch takes its name",
-            hint=f"git -C {fork.name} switch --detach; then --accept again",
+            hint=f"git -C {fork.name} switch --detach; then run --accept again",
         )
     kept = f"refs/heads/{state.branch}-before-{state.to[:9]}"
     git.checked(
         git.isolated(fork.git_dir, "update-ref", kept, old),
-        f"the fork {fork.name} could not keep its branch as {kept}",
+        f"the old branch of the fork {fork.name} could not be saved as {kept}",
     )
 
 
 def _warn_of_push(work: SyncWorkspace, state: SyncState) -> None:
-    # A branch that is not pushed is not refused here: `_publish` has only just created it in the fork. The next export
-    # checks this.
+    # Only warn, even if the policy requires a push: `_publish` has just created the branch, so it cannot be pushed yet.
+    # The next export checks it.
     if work.config.fork is None:
         return
     fork = Repository.open(work.config.fork, Path(work.config.fork))
@@ -203,7 +208,7 @@ def _record_file(work: SyncWorkspace, state: SyncState) -> Path:
 
 
 def _record(work: SyncWorkspace, state: SyncState) -> None:
-    """Write the decisions and their reasons to a file that can be committed."""
+    """Write the results of all patches and their reasons to a file that can be committed."""
     path = _record_file(work, state)
     document = msgspec.structs.replace(sync_document(state), phase="accepted", worktree=None)
     try:

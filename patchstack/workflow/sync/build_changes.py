@@ -38,10 +38,10 @@ Versions = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """An option of the build.
+    """A build option, or a submodule.
 
-    It has the defaults before and after, and a file that defines the option. A default is None if the option does not
-    exist.
+    `old` and `new` are the defaults of the option, or the commits of the submodule. A value is None if the option or
+    submodule does not exist. `file` is a file that defines it.
     """
 
     name: str
@@ -63,8 +63,7 @@ class Requirement:
 class ToolchainChanges:
     """All changes that matter for builds.
 
-    `submodules` are paths with the commit before and after (None if the submodule does not exist). `unread` are files
-    whose contents are not available.
+    `files` are the changed build files. `unread` are build files whose contents are not available.
     """
 
     options: tuple[Setting, ...]
@@ -134,7 +133,7 @@ def _text(objects: Objects, change: PathChange, side: str, unread: list[str]) ->
 def _settings(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return every option with its default and its file.
 
-    If several files define an option, the first file counts.
+    If several files define an option, the first one counts.
     """
     found: dict[str, tuple[str, str]] = {}
     for file, text in texts.items():

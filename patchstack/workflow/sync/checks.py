@@ -28,7 +28,7 @@ from patchstack.workflow.sync.state import Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
 LONGEST = 24 * 3600.0  # the time limit of a required command, in seconds
-_SHOWN = 20  # number of lines that are kept of its output
+_SHOWN = 20  # number of last lines of its output in the report
 
 
 class NotJudged(PatchstackError):
@@ -40,7 +40,7 @@ class NotJudged(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proving:
-    """The suite that the policy names, and the machine for its build."""
+    """The suite that the policy names, with functions that build its programs and open a runner."""
 
     terms: Terms
     build: BuildOf
@@ -48,14 +48,14 @@ class Proving:
 
 
 ProvingOf = Callable[[], AbstractContextManager[Proving]]
-"""Opens the engine. The engine is opened only after the commands succeeded."""
+"""Opens the engine. It is called only after all commands succeeded."""
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
     """Return the checks of an earlier `--accept` that failed or was interrupted.
 
-    The result has `verdict` (None before the end) and `steps`. Return None if no accept was started, or if the branch
-    changed since then.
+    The result contains `verdict` (None before the end) and `steps`. Return None if no `--accept` was started, or if the
+    branch changed since then.
     """
     if state.phase is not Phase.READY or state.report is None:
         return None
@@ -133,7 +133,10 @@ def _commands(work: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
 
 
 def environment_of(work: SyncWorkspace, state: SyncState) -> dict[str, str]:
-    """Return the user's environment without the variables for git that a hook or CI may have set."""
+    """Return the environment for the policy's commands.
+
+    Variables for git are removed, because a hook or CI may have set them. Variables that describe the sync are added.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(work.workspace.path)}
     return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
@@ -159,17 +162,17 @@ def _refusal(work: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> Pa
         return SyncDoesNotHold(
             f"the pin does not move: {bad[0].name} {bad[0].detail}",
             problems=bad[0].evidence["last"],
-            hint=f"its whole output is in {bad[0].evidence['log']}; {again} continues",
+            hint=f"its complete output is in {bad[0].evidence['log']}; run '{again}' to continue",
         )
     problems = [f"{step.verdict} {step.name}: {step.detail}" for step in bad]
     if verdict is Verdict.FAIL:
         return SyncDoesNotHold(
             f"the pin does not move: suite {work.config.sync_suite} does not hold on the new branch",
             problems=problems,
-            hint=f"--drop N --why TEXT leaves a patch out, --abort aborts the sync; {again} runs the suite again",
+            hint=f"use --drop N --why TEXT to drop a patch, or --abort; run '{again}' to run the suite again",
         )
     return NotJudged(
         f"the pin does not move: suite {work.config.sync_suite} could not be judged",
         problems=problems,
-        hint=f"{again} judges it again; known results are not run again",
+        hint=f"run '{again}' to judge it again; known results are reused",
     )

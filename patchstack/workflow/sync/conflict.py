@@ -1,8 +1,8 @@
 """Explain the conflicts of a patch.
 
 An explanation contains the file, both sides, and the upstream commit that changed the lines. The commit is found by
-text, not by position: the changes of upstream's commits between the pins are searched for the lines that only one side
-or only the base has.
+text, not by position. For this, the upstream commits between the pins are searched for lines that are only in the base
+or only on upstream's side.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from patchstack.workflow.sync.state import LEFT_OUT, Item
 from patchstack.workflow.sync.worktree import SyncTree
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
-_SHOWN = 40  # maximum number of lines shown for a side; the others are only counted
+_SHOWN = 40  # maximum number of lines shown for a side; further lines are only counted
 _NAMED = 3  # maximum number of upstream commits listed for a file
-_TELLING = 20  # A commit is listed only if it has at least this fraction of the first commit's conflicting lines.
+_TELLING = 20  # A commit is listed only if it changed at least 1/20 as many conflicting lines as the first commit.
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One place of a file where both sides changed the same lines. `line` is the line of the first marker."""
+    """One place in a file where both sides changed the same lines. `line` is the line of the first marker."""
 
     line: int
     ours: tuple[str, ...]
@@ -56,8 +56,8 @@ class Mover:
 class Collision:
     """A file in conflict.
 
-    `how` tells what each side did to the file. `movers` are the upstream commits that caused the conflict, the
-    likeliest first. `left_out` are patches that were left out and that the current patch builds on.
+    `how` describes what each side did to the file. `movers` are the upstream commits that probably caused the conflict,
+    the likeliest first. `left_out` are skipped, dropped or parked patches that the current patch builds on.
     """
 
     path: str
@@ -134,10 +134,10 @@ def read_regions(text: str) -> Iterator[Region]:
 
 
 def shortened(lines: Sequence[str]) -> list[str]:
-    """Return the lines to show. If there are many, return only the first lines and the number of the others."""
+    """Return the lines to show. If there are many, return only the first lines, and the number of further lines."""
     if len(lines) <= _SHOWN:
         return list(lines)
-    return [*lines[: _SHOWN - 1], f"… and {len(lines) - _SHOWN + 1} lines more"]
+    return [*lines[: _SHOWN - 1], f"… and {len(lines) - _SHOWN + 1} more lines"]
 
 
 def document(collisions: Iterable[Collision]) -> list[Mapping[str, object]]:
@@ -222,9 +222,9 @@ def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover
 
 
 def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
-    """Yield the characteristic lines of one side that the other side lacks.
+    """Yield the lines of one side that the other side lacks.
 
-    A line with only a brace, for example, does not show its origin.
+    Very short lines are skipped: a line with only a brace, for example, does not show its origin.
     """
     there = set(other)
     return (line.strip() for line in one if line not in there and len(line.strip()) > 2)
@@ -233,8 +233,8 @@ def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
     """Yield the upstream commits between the pins that touch a file, oldest first.
 
-    Each has the lines that it removed and added. If contents are missing in a partial clone, the lists of lines are
-    empty.
+    Each commit contains the lines that it removed and added. If contents are missing in a partial clone, no lines are
+    known.
     """
     span = (f"{pin}..{to}", "--", f":(literal){path}")
     options = (*_LOG, _FORMAT, "--date=short")
@@ -320,6 +320,6 @@ def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -
 
 
 def _lines(objects: Objects, path: bytes, entry: tuple[int, str] | None) -> set[str]:
-    """Return the characteristic lines of a file without their indentation."""
+    """Return the lines of a file without their indentation. Very short lines are skipped."""
     lines = content(objects, entry, path).decode("utf-8", "replace").split("\n")
     return {line.strip() for line in lines if len(line.strip()) > 2}

@@ -1,4 +1,4 @@
-"""A sync as a document, `patchstack.sync/1`, for scripts and for the final record."""
+"""Write a sync as a `patchstack.sync/1` document, for scripts and for the final record."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ class MoverEntry(Part, frozen=True, kw_only=True):
 class CollisionEntry(Part, frozen=True, kw_only=True):
     """A file in conflict.
 
-    It tells what each side did to the file, and lists the places. It also lists the upstream commits that caused the
-    conflict, the likeliest first. `left_out` are patches that were left out and that this patch builds on.
+    `how` describes what each side did to the file. `regions` are the places that both sides changed. `upstream` are the
+    upstream commits that probably caused the conflict, the likeliest first. `left_out` are skipped, dropped or parked
+    patches that this patch builds on.
     """
 
     path: str
@@ -92,8 +93,8 @@ class CollisionEntry(Part, frozen=True, kw_only=True):
 class StopEntry(Part, frozen=True, kw_only=True):
     """The patch at which the sync waits for a person.
 
-    It waits at a conflict (`collisions`), or after the patch with the index `place`. In the second case the patch is to
-    be edited, or `command` failed.
+    It waits at a conflict (`collisions`), or after the patch with the index `place`. In the second case, the user
+    wanted to edit the patch, or `command` failed.
     """
 
     number: int | None
@@ -152,8 +153,9 @@ class ChecksEntry(Part, frozen=True, kw_only=True):
 class ReportEntry(Part, frozen=True, kw_only=True):
     """The report of a finished sync.
 
-    It has the tree of the new series, its patches, and the retired numbers. `holds` and `tree` are null if no patch is
-    left. `checks` are the checks before the pin moves. `promises` are the checks of the source.
+    `tree` is the tree of the new series, and `patch_count` its number of patches. `retired` are the retired patch
+    numbers. `holds` and `tree` are null if no patch remains. `checks` are the checks before the pin moves. `promises`
+    are the checks of the source.
     """
 
     tree: str | None
@@ -187,7 +189,7 @@ class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1")
 def sync_document(state: SyncState) -> SyncDocument:
     """Return a sync as a document.
 
-    It has the phase, every patch, the conflict at which the sync waits, and the final report.
+    The document contains the phase, every patch, the conflict at which the sync waits, and the final report.
     """
     changes = changes_of(state)
     return SyncDocument(
@@ -235,9 +237,9 @@ def report_entry(state: SyncState) -> ReportEntry | None:
 
 
 def changes_of(state: SyncState) -> Mapping[str, str]:
-    """Return the comparison of each commit's change with the old change.
+    """Return how the change of each commit compares with the old change.
 
-    The result is empty until the report exists.
+    The result maps commits to values of `Kind`. It is empty until the report exists.
     """
     return state.report["changes"] if state.report is not None else {}
 

@@ -29,7 +29,8 @@ from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 def finish(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Export the new branch into the sync's own directory, verify it there, and write the report.
 
-    Raises the errors of an export, and `NotHeldError` if new pin + new series differ from the new branch.
+    Raises the errors of `plan_series` and `carry_out`. Raises `NotHeldError` if the new series on the new pin differs
+    from the new branch.
     """
     if state.phase is Phase.READY:
         return state
@@ -70,7 +71,7 @@ def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: C
         base,
         fork,
         ExportPolicy.of(work.config),
-        discard_edits=True,  # the series held when the sync began, and has not changed since
+        discard_edits=True,  # the series was verified when the sync began, and has not changed since
         same=same,
         parking={state.park: state.why} if state.park is not None else None,
     )
@@ -88,6 +89,6 @@ def _verified(work: SyncWorkspace, state: SyncState, objects: Objects, base: Com
     if not found.holds:
         raise SyncDoesNotHold(
             f"the series of the new branch does not hold: {found.first_problem}",
-            hint=f"look at {state.worktree}; patchstack sync {state.series} --abort aborts the sync",
+            hint=f"inspect {state.worktree}, or run 'patchstack sync {state.series} --abort' to abort the sync",
         )
     return {"tree": found.applied_tree, "patch_count": found.patch_count, "holds": True}

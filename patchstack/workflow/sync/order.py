@@ -1,4 +1,4 @@
-"""The step of a sync that the command line requests."""
+"""Check and take the step of a sync that the command line requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SyncOrder:
 
 
 def check_order(order: SyncOrder, *, gates: bool) -> None:
-    """Raise `UsageError` for steps that exclude each other, and for options that do not belong to the step.
+    """Raise `UsageError` for more than one step, and for options that do not belong to the step.
 
     `gates` is true if an engine or proofs were named.
     """
@@ -56,20 +56,20 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
     }
     given = [name for name, is_given in steps.items() if is_given]
     if len(given) > 1:
-        raise OptionConflict(f"{' and '.join(given)} exclude each other", hint="one step at a time")
+        raise OptionConflict(f"{' and '.join(given)} cannot be used together", hint="request one step at a time")
     if bool(order.drop) != (order.why is not None) or (order.why is not None and not order.why.strip()):
-        raise OptionConflict("--drop N and --why TEXT go together", hint="the reason is recorded for later")
+        raise OptionConflict("--drop needs a reason, which is recorded", hint="use --drop N --why TEXT")
     if not begins and (order.worktree is not None or order.branch is not None):
-        raise OptionConflict("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
+        raise OptionConflict("--worktree and --branch require --to", hint="they cannot change during a sync")
     if gates and not (order.accept or order.continue_):
         raise OptionConflict(
-            "--engine and --unproven go with --accept", hint="they are for the suite that the policy names"
+            "--engine and --unproven require --accept or --continue", hint="they apply to the suite of the policy"
         )
     if (order.command or order.unattended) and not (begins or order.continue_):
-        raise OptionConflict("--exec and --unattended go with --to or --continue", hint="they set how a sync runs")
+        raise OptionConflict("--exec and --unattended require --to or --continue", hint="they set how a sync runs")
     if order.discard and not (order.skip or order.drop or order.retry or order.abort):
         raise OptionConflict(
-            "--discard goes with --skip, --drop, --retry or --abort", hint="it discards work made by hand"
+            "--discard requires --skip, --drop, --retry or --abort", hint="it discards work made by hand"
         )
 
 

@@ -1,4 +1,4 @@
-"""Compare every patch's change on the new pin with the old one.
+"""Compare every patch's change on the new pin with its change on the old pin.
 
 The result is the same change, the same change with different context, or a different change.
 """
@@ -46,11 +46,11 @@ _LEFT_OUT = {
 
 
 def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:
-    """Compare every patch's change with the old one.
+    """Compare every patch's change with its change on the old pin.
 
     `unchanged` means that the same lines are removed and added, in the same order and with the same context (git's
-    patch-id). The place in the file may differ. `context only` means different context, and `changed` means different
-    lines. A patch whose files have the same contents as before needs no patch-id.
+    patch-id). The position in the file may differ. `context only` means different context, and `changed` means
+    different lines. No patch-id is computed for patches whose files have the same contents as before.
     """
     picked = {item.commit: _trees(objects, item.result) for item in items if item.fate is Fate.PICKED and item.result}
     alike = {

@@ -14,10 +14,11 @@ def park(work: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
     """Park or unpark a patch.
 
     The branch is written to the fork under a new name. The series and its lock are written to the workspace, which then
-    names the new branch. An interrupted run can be continued. If there is a conflict, return the state of the sync.
-    Then `sync --continue` takes a person's resolution, and `sync --accept`, or the same command again, finishes.
+    names the new branch. An interrupted run can be continued. If there is a conflict, return the state of the sync. A
+    person then resolves the conflict and runs `sync --continue`. `sync --accept`, or the same command again, finishes
+    the sync.
 
-    Raises the errors of these commands.
+    Raises the errors of `begin_parking`, `go_on` and `accept`.
     """
     state = work.state()
     if state is None:
@@ -25,7 +26,7 @@ def park(work: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
     elif parking.number != (state.unpark if parking.back else state.park):
         raise SyncNotReady(
             f"a sync of {work.config.name} to {state.to_name} is under way ({state.phase})",
-            hint=f"patchstack sync {work.config.name} --continue, or --abort",
+            hint=f"run 'patchstack sync {work.config.name}' with --continue or --abort",
         )
     elif state.phase not in (Phase.READY, Phase.ACCEPTING, Phase.CLOSING):
         state = go_on(work)

@@ -23,10 +23,7 @@ _MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """A patch to park, by its number, and the reason.
-
-    If `back` is true, the patch is unparked.
-    """
+    """A request to park the patch with a number, for a reason. If `back` is true, the patch is unparked."""
 
     number: int
     why: str = ""
@@ -39,12 +36,12 @@ class Parking:
 
 
 def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
-    """Raise `UsageError` for a number that no patch has, or if the patch is already parked or not parked."""
+    """Raise `UsageError` for a patch that does not exist, is already parked, or is not parked."""
     lock = read_lock(work.config.patches)
     if lock is None:
         raise NotInRange(
-            f"{work.config.name} has no lock, which keeps parked patches",
-            hint=f"patchstack export {work.config.name} writes it",
+            f"{work.config.name} has no lock, in which parked patches are recorded",
+            hint=f"run 'patchstack export {work.config.name}' to write the lock",
         )
     there = {number_of(patch.file) for patch in lock.patches}
     parked = {number_of(patch.file) for patch in lock.parked}
@@ -54,9 +51,10 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
     if not parking.back and parking.number in parked:
         raise NotInRange(f"patch {parking.number:04d} is already parked")
     if not parking.back and parking.number not in there:
-        raise NotInRange(f"there is no patch {parking.number:04d}", hint=f"patchstack status {work.config.name}")
+        hint = f"run 'patchstack status {work.config.name}' to list the patches"
+        raise NotInRange(f"there is no patch {parking.number:04d}", hint=hint)
     if not parking.back and len(lock.patches) == 1:
-        raise NotInRange(f"patch {parking.number:04d} is the only one: a series needs at least one patch")
+        raise NotInRange(f"patch {parking.number:04d} is the only patch of the series, so it cannot be parked")
 
 
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
@@ -80,7 +78,7 @@ def _named(name: str, count: int) -> str:
 def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
     """Return the patches to bring over.
 
-    The parked patch is left out, or the unparked patch is inserted at its place.
+    The parked patch is marked as parked, or the unparked patch is inserted at its old position.
 
     Raises `MissingError` if the trees of that patch's commit are not available.
     """
@@ -104,14 +102,14 @@ def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], o
 def _parked(lock: Lock | None, number: int) -> ParkedPatch:
     found = next((one for one in (lock.parked if lock is not None else ()) if number_of(one.file) == number), None)
     if found is None:
-        raise NotInRange(f"patch {number:04d} is no longer parked", hint="patchstack sync --abort")
+        raise NotInRange(f"patch {number:04d} is no longer parked", hint="run 'patchstack sync --abort'")
     return found
 
 
 def _trees(work: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
     """Return the trees before and after a parked commit.
 
-    If only the lock has the commit, it is written to the sync's repository.
+    If only the lock contains the commit, it is written to the sync's repository.
     """
     if object_id("commit", parked.object) != parked.commit:
         raise ObjectUnreadable(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
@@ -123,7 +121,7 @@ def _trees(work: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: 
     missing = [oid for oid in wanted if not objects.has(oid)]
     if missing or not commit.parents:
         raise ObjectUnreadable(
-            f"{parked.file} cannot be merged: {', '.join(one[:12] for one in missing)} is not here",
-            hint="fetch the branch that had the patch into the fork's clone",
+            f"{parked.file} cannot be merged: missing objects: {', '.join(one[:12] for one in missing)}",
+            hint="fetch the branch that contained the patch into the fork's clone",
         )
     return objects.commit(commit.parents[0]).tree, parked.tree

@@ -1,6 +1,6 @@
 """Run the checks of a series during a sync.
 
-The checks of a patch run after that patch. All others run after the last patch.
+The checks of a patch run after that patch. All other checks run after the last patch.
 """
 
 from __future__ import annotations

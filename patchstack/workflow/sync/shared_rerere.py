@@ -1,8 +1,8 @@
 """Share conflict resolutions between maintainers.
 
-The resolutions are git's rerere records, in a directory that can be committed. A record is a directory named by the
-conflict, with the conflicting text (`preimage`) and a person's resolution (`postimage`). Only records with a resolution
-are shared.
+The resolutions are git's rerere records, in a directory that can be committed. A record is a directory whose name is a
+hash of the conflict. It contains the conflicting text (`preimage`) and a person's resolution (`postimage`). Only
+records with a resolution are shared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST = 8 * 1024 * 1024
 def bring(shared: Path, own: Path) -> int:
     """Copy the shared records to git's records, and return the number of copied records.
 
-    Raises `MissingError`.
+    Raises `MissingError` if a record cannot be read or written.
     """
     return _copy(shared, own)
 
@@ -30,7 +30,7 @@ def bring(shared: Path, own: Path) -> int:
 def share(own: Path, shared: Path) -> int:
     """Copy git's finished records to the shared directory, and return the number of copied records.
 
-    Raises `MissingError`.
+    Raises `MissingError` if a record cannot be read or written.
     """
     return _copy(own, shared)
 

@@ -1,4 +1,4 @@
-"""The state of a sync as a file.
+"""Write and read the state file of a sync.
 
 The file is written atomically after every step, so an interrupted run can continue.
 """
@@ -59,9 +59,9 @@ class Item:
     """One commit of the fork to bring over.
 
     `before` and `tree` are the trees before and after the commit's own change. `number` and `file` are the number and
-    the file of the commit's patch, if a patch exists. `result` is the new commit. `reason` tells why the commit was
-    left out. `remembered` are the files that a remembered resolution settled. `by_hand` is true if a person resolved or
-    edited it. `stored` is the directory with both sides of an unresolved conflict.
+    the file of the commit's patch, if a patch exists. `result` is the new commit. `reason` explains why the commit is
+    not on the new branch. `remembered` are the files that a remembered resolution settled. `by_hand` is true if a
+    person resolved or edited the commit. `stored` is the directory with both sides of an unresolved conflict.
     """
 
     commit: str
@@ -79,7 +79,7 @@ class Item:
 
     @property
     def label(self) -> str:
-        """The commit's name for people: the number of its patch, or its id."""
+        """The name that is shown to the user: the number of the commit's patch, or the commit's id."""
         return f"{self.number:04d}" if self.number is not None else self.commit[:12]
 
 
@@ -90,13 +90,13 @@ class SyncState:
     `pin` and `to` are the old and the new pin. `to_name` is the user's name for the new pin. `head` is the newest
     commit made so far. `fork_head` and `digest` show whether fork and series changed since the start.
 
-    `stop` is the conflict of the current patch. `notes` are messages for the user. `report` is the finished report.
-    `edits` are the commits after which the sync stops. `command` is run after each patch. With `unattended`, no person
-    is asked.
+    `stop` describes the conflict or the patch at which the sync waits for a person. `notes` are messages for the user.
+    `report` is the finished report. `edits` are the commits after which the sync stops. `command` is run after each
+    patch. With `unattended`, no person is asked.
 
-    `landed` contains the reasons to drop patches, by commit, as found by canary. It is None before canary was asked.
-    With `drop_landed`, these patches are dropped. `park` is the number of a patch to park, for the reason `why`.
-    `unpark` is the number of a patch to unpark. In both cases `to` is the pin itself.
+    `landed` contains the reasons to drop patches, by commit. Canary finds these patches. `landed` is None before canary
+    was run. With `drop_landed`, these patches are dropped. `park` is the number of a patch to park, for the reason
+    `why`. `unpark` is the number of a patch to unpark. In both cases, `to` is the pin itself.
     """
 
     series: str
@@ -124,7 +124,7 @@ class SyncState:
 
     @property
     def current(self) -> int | None:
-        """The index of the first patch that is not done."""
+        """The index of the first pending patch. It is None if no patch is pending."""
         return next((place for place, item in enumerate(self.items) if item.fate is Fate.PENDING), None)
 
     @property
@@ -142,9 +142,9 @@ class SyncState:
         return replace(self, items=tuple(items))
 
     def rewound(self, place: int) -> SyncState:
-        """Return the state in which the patches from an index on are not done.
+        """Return the state before the patch at an index was brought over.
 
-        Patches that were left out remain left out.
+        This patch and all later patches are pending again. Skipped and dropped patches stay skipped and dropped.
         """
         items = [
             replace(item, fate=Fate.PENDING, result=None, remembered=(), by_hand=False, reason="")
@@ -157,7 +157,7 @@ class SyncState:
 
 
 def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
-    """Return the indexes of patches by number. A commit without a patch is named by the start of its id.
+    """Return the sorted indexes of the named patches. A name is a patch number or the start of a commit id.
 
     Raises `UsageError` for names that match no patch, or more than one.
     """
@@ -175,7 +175,7 @@ def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
             unknown.append(name)
     if unknown:
         known = ", ".join(item.label for item in items)
-        raise NotInRange(f"no patch is {', '.join(unknown)}", hint=f"the patches are {known}")
+        raise NotInRange(f"no such patch: {', '.join(unknown)}", hint=f"the patches are {known}")
     return sorted(found)
 
 
@@ -197,7 +197,7 @@ def _fields(value: SyncState | Item) -> dict[str, Any]:
 
 
 def load_state(directory: Path) -> SyncState | None:
-    """Return the state in a directory. Return None if the directory has no state.
+    """Return the state in a directory, or None if the directory contains no state.
 
     Raises `ConfigError` for a file that patchstack did not write.
     """
@@ -232,6 +232,6 @@ def _item(one: Mapping[str, Any]) -> Item:
 
 def _not_ours(path: Path, why: str) -> ConfigError:
     return SyncStateUnusable(
-        f"{path} is not a state of patchstack sync: {why}",
-        hint=f"remove {path.parent} and begin again: fork and series are as they were",
+        f"{path} is not a state file of patchstack sync: {why}",
+        hint=f"remove {path.parent} and begin again: the fork and the series have not changed",
     )

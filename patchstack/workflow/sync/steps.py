@@ -33,7 +33,7 @@ from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
 _TOGETHER = 250  # number of patches that one process brings over; an interrupted run loses at most these
-_SHOWN = 20  # number of lines that are kept of a failing command's output
+_SHOWN = 20  # number of last lines that are shown of a failing command's output
 
 
 def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
@@ -84,14 +84,14 @@ def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstr
 def _refuse_unfetched(work: SyncWorkspace, state: SyncState, count: int) -> None:
     """Raise an error for contents that could not be fetched.
 
-    A repository at a URL has all contents, so the cause is the network. A work tree without these contents would be
-    useless.
+    A repository at a URL contains all contents, so the cause is the network. A work tree without these contents would
+    be useless.
     """
     upstream = work.config.upstream
     if count and is_url(upstream) and not work.cache.offline:
         raise NotFetchable(
             f"the contents of {_files(count)} of {state.to_name} could not be fetched from {shown_url(upstream)}",
-            hint=f"check the network, then patchstack sync {work.config.name} --continue",
+            hint=f"check the network, then run 'patchstack sync {work.config.name} --continue'",
         )
 
 
@@ -100,7 +100,7 @@ def _refuse_missing(work: SyncWorkspace, count: int) -> None:
         raise NotFetchable(
             f"{_files(count)} that the patches change cannot be read: the contents are not available from "
             + " or ".join(shown_url(str(one)) for one in _sources(work)),
-            hint=f"fetch them, or check the network; then patchstack sync {work.config.name} --continue",
+            hint=f"fetch them, or check the network; then run 'patchstack sync {work.config.name} --continue'",
         )
 
 
@@ -109,7 +109,7 @@ def _files(count: int) -> str:
 
 
 def opened(work: SyncWorkspace, state: SyncState) -> Objects:
-    """Return the objects of a sync in progress. The sync's repository has or borrows all of them."""
+    """Return the objects of a sync in progress. The sync's repository contains or borrows all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
     objects.fetch = fetch_into_cache(objects, work.cache, _sources(work))
@@ -117,7 +117,7 @@ def opened(work: SyncWorkspace, state: SyncState) -> Objects:
 
 
 def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Bring over one patch after the other until one is in conflict or all are done. After the last patch, finish."""
+    """Bring the patches over in order, until one conflicts or all are done. After the last patch, finish the sync."""
     tree = tree_of(state)
     state = _proposed(work, state, objects)
     first, clean = state.current, True
@@ -215,7 +215,7 @@ def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *,
 
 
 def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Ask canary once which patches have landed. Propose to drop these patches."""
+    """Find the patches that have landed, once per sync, and propose to drop them."""
     if state.landed is not None:
         return state
     with task("looking for patches that have landed"):
@@ -224,13 +224,13 @@ def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
         if item.commit in found and not (state.drop_landed or item.fate in LEFT_OUT):
             work.talk(f"{item.label} {item.subject}: upstream already has it: {found[item.commit]}")
     if found and not state.drop_landed:
-        work.talk(f"patchstack sync {state.series} --drop-landed leaves them out, with these reasons")
+        work.talk(f"run 'patchstack sync {state.series} --drop-landed' to drop them for these reasons")
     state = replace(state, landed=found)
     return work.save(without_landed(state) if state.drop_landed else state)
 
 
 def without_landed(state: SyncState) -> SyncState:
-    """Return the state without the patches that have landed. Each has the reason for dropping it."""
+    """Return the state in which the landed patches are dropped, each with its reason."""
     for place, item in enumerate(state.items):
         if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT:
             state = state.with_item(place, fate=Fate.DROPPED, result=None, reason=(state.landed or {})[item.commit])
@@ -240,9 +240,9 @@ def without_landed(state: SyncState) -> SyncState:
 def _not_carried(
     work: SyncWorkspace, state: SyncState, place: int, paths: list[tuple[str, frozenset[int]]], why: str
 ) -> SyncState:
-    """Leave a patch out because no person is asked.
+    """Skip a patch in an unattended sync.
 
-    The files that a person needs to carry it later are stored.
+    The files that a person needs to carry the patch later are stored.
     """
     item = state.items[place]
     stored = store_sides(work, state, item, tree_of(state), paths)
@@ -252,7 +252,7 @@ def _not_carried(
 
 
 def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[str, Any] | None:
-    """Run the command that is configured to run after each patch. Return the message if it fails."""
+    """Run the sync's command after a patch. If it fails, return a description of the failure."""
     if not state.command:
         return None
     item, told = state.items[place], shlex.join(state.command)
@@ -270,7 +270,7 @@ def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[s
 def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Read a person's edit of the patch after which the sync stopped.
 
-    Raises `NotHeldError` if the edit is not finished, or if nothing of the patch is left.
+    Raises `NotHeldError` if the edit is not finished, or if the edited patch changes nothing.
     """
     stop = state.stop
     assert stop is not None
@@ -283,12 +283,12 @@ def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState
         raise SyncUnresolved(
             f"{item.label} ({item.subject}) is not finished yet",
             problems=found,
-            hint=f"in {state.worktree}: git add what belongs to it, or git commit --amend; then --continue",
+            hint=f"in {state.worktree}, run git add or git commit --amend; then use --continue",
         )
     if found.tree == objects.commit(parent).tree:
         raise SyncUnresolved(
-            f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
-            hint=f"--drop {item.number or item.label} --why TEXT leaves it out",
+            f"{item.label} ({item.subject}) changes nothing in {state.worktree}",
+            hint=f"use --drop {item.number or item.label} --why TEXT to drop it",
         )
     oid = state.head
     if found.message is not None or found.tree != objects.commit(state.head).tree:
@@ -328,12 +328,12 @@ def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
         raise SyncUnresolved(
             f"{item.label} ({item.subject}) is not resolved yet",
             problems=found,
-            hint=f"edit the files in {state.worktree} and git add them, then --continue; or --skip, or --drop",
+            hint=f"edit and git add the files in {state.worktree}, then use --continue; or use --skip or --drop",
         )
     if found.tree == tree.tree_of(state.head):
         raise SyncUnresolved(
-            f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
-            hint="--skip leaves it out for now; --drop N --why TEXT leaves it out permanently",
+            f"{item.label} ({item.subject}) changes nothing in {state.worktree}",
+            hint="use --skip to skip it for now, or --drop N --why TEXT to drop it",
         )
     tree.remember()
     oid = tree.commit(objects.read(item.commit)[1], found.tree, state.head, found.message)
@@ -368,7 +368,7 @@ def _fork_of_patches(work: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkH
 
 
 def _take_objects(own: Repository, work: SyncWorkspace, state: SyncState) -> None:
-    """Move the commits of a series without a fork into the sync's repository."""
+    """Copy the commits of a series without a fork into the sync's repository."""
     target = tree_of(state).git_dir / "objects"
     for directory in own.object_directory.iterdir():
         if len(directory.name) == 2:

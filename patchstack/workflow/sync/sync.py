@@ -1,6 +1,7 @@
-"""Bring a fork onto a new pin, commit by commit, in a separate repository. Stop if a person must decide.
+"""Bring a fork onto a new pin, commit by commit, in a separate repository.
 
-Every step writes the state at its end, and can be repeated, so a killed run can continue.
+The sync stops if a person must decide. Every step can be repeated, and writes the state at its end. So a killed run can
+be continued.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a sync runs.
+    """The options of a sync.
 
-    It stops after the patches of `edits` (numbers or ids), and runs `command` after each patch. It may drop landed
-    patches. With `unattended`, it never waits for a person.
+    The sync stops after the patches in `edits` (numbers or ids), and runs `command` after each patch. With
+    `drop_landed`, it drops patches that have landed upstream. With `unattended`, it never waits for a person.
     """
 
     edits: tuple[str, ...] = ()
@@ -42,28 +43,28 @@ def begin(
 
     Return None if the pin is already that commit. Only the sync's own directory and the new repository are written.
 
-    Raises `UsageError` if a sync is in progress or a name is taken. Raises `NotHeldError` for a series that does not
-    hold, and the errors of opening the sources.
+    Raises `UsageError` if a sync is in progress, or if the directory or the branch already exists. Raises
+    `NotHeldError` for a series that does not hold, and the errors of `prove_and_keep`.
     """
     with work.alone():
         if (old := work.state()) is not None:
             raise SyncNotReady(
                 f"a sync of {work.config.name} to {old.to_name} is under way ({old.phase})",
-                hint=f"patchstack sync {work.config.name} --continue, or --abort",
+                hint=f"run 'patchstack sync {work.config.name}' with --continue or --abort",
             )
         return _begin(work, to, worktree, branch, manner)
 
 
 def begin_parking(work: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
-    """Start to park or unpark a patch on the current pin. In other respects, this is like `begin`.
+    """Start a sync that parks or unparks a patch, on the current pin. Otherwise the same as `begin`.
 
-    Raises `UsageError` if the series has no such patch, or no patch of that number is parked.
+    Raises `UsageError` if the series has no such patch, or if no parked patch has that number.
     """
     with work.alone():
         if (old := work.state()) is not None:
             raise SyncNotReady(
                 f"a sync of {work.config.name} to {old.to_name} is under way ({old.phase})",
-                hint=f"patchstack sync {work.config.name} --continue, or --abort",
+                hint=f"run 'patchstack sync {work.config.name}' with --continue or --abort",
             )
         refuse_parking(work, parking)
         state = _begin(work, work.config.pin, worktree, None, Manner(), parking)
@@ -87,7 +88,8 @@ def _begin(
     fork = proven.sources.fork
     known = {str(patch.number) for patch in proven.series.patches}
     if unknown := [name for name in manner.edits if name.isdigit() and str(int(name)) not in known]:
-        raise NotInRange(f"--edit: no patch is {', '.join(unknown)}", hint=f"patchstack status {work.config.name}")
+        hint = f"run 'patchstack status {work.config.name}' to list the patches"
+        raise NotInRange(f"--edit: no such patch: {', '.join(unknown)}", hint=hint)
     lock = read_lock(work.config.patches)
     own = sync_target.own_branch(proven.series, lock, work.config.fork_ref)
     named = branch or (own if manner.unattended else sync_target.synced_name(own, target.commit.oid))
@@ -126,8 +128,8 @@ def _begin(
 def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bool = False) -> SyncState:
     """Continue a sync.
 
-    Take a person's resolution or edit, or finish the step of an interrupted run. From now on, `command` is run after
-    each patch. With `unattended`, the patch of a current conflict is left out.
+    Use a person's resolution or edit, or finish the step of an interrupted run. From now on, `command` is run after
+    each patch. With `unattended`, a patch that conflicts is skipped, and the sync continues.
 
     Raises `NotHeldError` if the conflict is not resolved yet.
     """
@@ -162,14 +164,14 @@ def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
 
     If a patch is already on the branch, the sync goes back to it.
 
-    Raises `UsageError` for a number that no patch has, and `NotHeldError` if commits made by hand would be lost.
+    Raises `UsageError` for an unknown patch, and `NotHeldError` if commits made by hand would be lost.
     """
     with work.alone():
         state = _usable(work)
         chosen = places_of(state.items, names)
         left_out = [state.items[place].label for place in chosen if state.items[place].fate in LEFT_OUT]
         if left_out:
-            raise SyncNotReady(f"{', '.join(left_out)} was left out", hint="--retry N brings it back first")
+            raise SyncNotReady(f"{', '.join(left_out)} was skipped or dropped", hint="use --retry N first")
         state = replace(state, edits=(*state.edits, *(state.items[place].commit for place in chosen)))
         made = [place for place in chosen if state.items[place].fate is Fate.PICKED]
         if not made:
@@ -179,9 +181,9 @@ def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
 
 
 def drop_landed(work: SyncWorkspace) -> SyncState:
-    """Leave out every patch that has landed upstream, and continue.
+    """Drop every patch that has landed upstream, and continue.
 
-    The reasons come from canary.
+    Canary found these patches and the reasons to drop them.
     """
     with work.alone():
         state = _usable(work)
@@ -201,9 +203,9 @@ def drop_landed(work: SyncWorkspace) -> SyncState:
 
 
 def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
-    """Protect commits and resolutions made by hand. With `discard`, keep them under a ref.
+    """Raise `NotHeldError` if commits or resolutions made by hand would be lost.
 
-    Raises `NotHeldError`.
+    With `discard`, save them under a ref instead. `what` is the option that would lose them.
     """
     tree = tree_of(state)
     if state.phase in (Phase.PREPARING, Phase.PICKING) or not tree.hand_made(state.head):
@@ -211,17 +213,17 @@ def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, wha
     label = state.at_hand.label if state.at_hand is not None else "branch"
     if not discard:
         raise SyncWouldLose(
-            f"{state.worktree} holds work made by hand, which {what} would lose",
-            hint="--continue uses it; --discard drops it, but keeps it under a ref",
+            f"{what} would lose work made by hand in {state.worktree}",
+            hint="use --continue to include it, or --discard to remove it (a ref still keeps it)",
         )
     name = tree.keep(label)
     work.talk(f"the work made by hand is kept: git -C {state.worktree} show {name}")
 
 
 def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
-    """Leave out the current patch for now, and continue.
+    """Skip the current patch for now, and continue.
 
-    Raises `NotHeldError` if work made by hand would be lost. With `discard`, this work is kept under a ref.
+    Raises `NotHeldError` if work made by hand would be lost. With `discard`, this work is saved under a ref.
     """
     with work.alone():
         state = _usable(work)
@@ -234,10 +236,10 @@ def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
 
 
 def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
-    """Leave patches out permanently, each with the reason, and continue.
+    """Drop patches for the given reason, and continue.
 
-    Patches that are already on the branch are removed from it, and later ones are made again. Raises `UsageError` for a
-    number that no patch has.
+    Patches that are already on the branch are removed from it, and later patches are brought over again. Raises
+    `UsageError` for an unknown patch.
     """
     with work.alone():
         state = _usable(work)
@@ -261,16 +263,17 @@ def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool =
 
 
 def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
-    """Try patches again that were left out. Later patches are made again.
+    """Try skipped or dropped patches again. Later patches are brought over again.
 
-    Raises `UsageError`.
+    Raises `UsageError` for an unknown patch, and for a patch that was not skipped or dropped.
     """
     with work.alone():
         state = _usable(work)
         chosen = places_of(state.items, names)
         if there := [state.items[place].label for place in chosen if state.items[place].fate not in LEFT_OUT]:
             listed = ", ".join(item.label for item in state.items if item.fate in LEFT_OUT) or "none"
-            raise SyncNotReady(f"{', '.join(there)} was not left out", hint=f"left out so far: {listed}")
+            hint = f"skipped or dropped so far: {listed}"
+            raise SyncNotReady(f"{', '.join(there)} was not skipped or dropped", hint=hint)
         _keep_hand_made(work, state, discard=discard, what="--retry")
         state = replace(state.rewound(chosen[0]), unattended=False)
         for place in chosen:
@@ -279,19 +282,19 @@ def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -
 
 
 def abort(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
-    """Abort a sync: remove its repository and state, and return its last state.
+    """Abort a sync. Remove its repository and state, and return the last state.
 
-    Nothing else was changed by the sync.
+    The sync has not changed anything else.
 
-    Raises `UsageError` if `--accept` has begun to write. Raises `NotHeldError` for commits made by hand, which would be
-    lost, unless `discard` is set.
+    Raises `UsageError` if `--accept` has begun to write. Unless `discard` is set, raises `NotHeldError` if commits made
+    by hand would be lost.
     """
     with work.alone():
         state = work.the_state()
         if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
             raise SyncNotReady(
                 "--accept has begun to write and was interrupted",
-                hint=f"patchstack sync {work.config.name} --accept finishes it",
+                hint=f"run 'patchstack sync {work.config.name} --accept' to finish it",
             )
         tree = tree_of(state)
         if (
@@ -300,8 +303,8 @@ def abort(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
             and tree.head_or_none() not in (None, state.head)
         ):
             raise SyncWouldLose(
-                f"{state.worktree} holds commits made by hand, which --abort would remove with the repository",
-                hint="fetch them from there, or --abort --discard",
+                f"--abort would remove commits made by hand in {state.worktree}",
+                hint="fetch the commits from there, or use --abort --discard",
             )
         tree.remove()
         work.clear()
@@ -313,13 +316,13 @@ def _usable(work: SyncWorkspace) -> SyncState:
     if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
         raise SyncNotReady(
             "--accept has begun to write and was interrupted",
-            hint=f"patchstack sync {work.config.name} --accept finishes it",
+            hint=f"run 'patchstack sync {work.config.name} --accept' to finish it",
         )
     return state
 
 
 def _next(state: SyncState) -> str:
-    return f"patchstack sync {state.series} shows its state, --continue continues it"
+    return f"run 'patchstack sync {state.series}' to see its state, or add --continue to continue it"
 
 
 def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
@@ -331,9 +334,9 @@ def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
 
 
 def _proven(work: SyncWorkspace) -> VerifiedSeries:
-    """Return the current series after proving that it holds.
+    """Verify the current series, and return it.
 
-    This is required because the fork is synced, and the patches are made from the fork.
+    The sync brings the fork's commits over, and exports the new patches from them. So the fork must match the series.
     """
     proven = prove_and_keep(work.config, work.cache)
     found = proven.verification
@@ -341,6 +344,6 @@ def _proven(work: SyncWorkspace) -> VerifiedSeries:
     if not merged and (found.holds is False or not found.applies):
         raise PatchDoesNotApply(
             f"{found.series} does not hold on the old pin: {found.first_problem}",
-            hint=f"patchstack verify {found.series} shows it; fix that first, with an export or in the fork",
+            hint=f"run 'patchstack verify {found.series}', and fix the problem with an export or in the fork",
         )
     return proven

@@ -35,7 +35,7 @@ class Target:
 
 
 def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Objects) -> Target:
-    """Find the new pin in the upstream, with the history from the old pin to it.
+    """Find the new pin in upstream, and the history between the pins.
 
     Raises `UsageError` if the new pin does not descend from the old one, and `MissingError` if this cannot be
     determined here.
@@ -102,8 +102,8 @@ def in_one_line(
     notes = []
     for merge in fork.merges:
         own = tree.changes_of_its_own(merge.oid)
-        loses = f"; what it changed itself is lost: {', '.join(own)}" if own else ""
-        notes.append(f"merge {merge.oid[:12]} ({merge.subject}) is left out{loses}")
+        loses = f"; its own changes are lost: {', '.join(own)}" if own else ""
+        notes.append(f"merge {merge.oid[:12]} ({merge.subject}) is omitted{loses}")
     return commits, notes
 
 
@@ -122,7 +122,7 @@ def paths_made(objects: Objects, item: Item) -> list[bytes]:
 
 
 def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
-    """Yield the contents that are needed to merge patches: those before and after every change."""
+    """Yield the ids of the contents that merging the patches needs: of every changed file, before and after."""
     for item in items:
         for change in compare_trees(objects, item.before, item.tree):
             for entry in (change.old, change.new):
@@ -151,7 +151,7 @@ def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
 def synced_name(branch: str, to: str) -> str:
     """Return the new branch's name.
 
-    It is the fork's name with a suffix for the new pin, in place of the suffix of an earlier sync.
+    It is the fork's branch name with a suffix for the new pin. A suffix of an earlier sync is replaced.
     """
     return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', branch)}-sync-{to[:9]}"
 
@@ -160,4 +160,6 @@ def refuse_branch(branch: str, fork: Repository | None) -> None:
     """Raise `UsageError` for an invalid branch name, or for a branch that the fork already has."""
     refuse_name(branch)
     if fork is not None and git.read(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
-        raise AlreadyExists(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")
+        raise AlreadyExists(
+            f"the fork {fork.name} already has a branch {branch}", hint="use --branch NAME with a different name"
+        )

@@ -12,7 +12,7 @@ from patchstack.workflow.sync.workspace import OURS, SyncWorkspace
 from patchstack.workflow.sync.worktree import SyncTree
 
 SIDES = {1: "base", 2: "upstream", 3: "patch"}
-"""The stages of a conflicting path. Each has a directory name for its content."""
+"""The file name for the content of each stage of a path in conflict."""
 
 
 def store_sides(
@@ -20,7 +20,7 @@ def store_sides(
 ) -> Path:
     """Store a patch that is not carried, and every side of each file in conflict.
 
-    Return the directory, which is below `.patchstack/not-carried` of the workspace.
+    Return the directory, which is below `.patchstack/not-carried` in the workspace.
 
     Raises `MissingError` if it cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The directories of a sync of one series, and their content."""
+"""Manage the directories of a sync: its state, its lock, and the shared resolutions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ WHO = "patchstack sync"
 class SyncWorkspace:
     """The directories of a sync of one series.
 
-    `directory` contains its state and is used only for that. `shared` contains the resolutions that maintainers share.
-    `engine` opens the engine for commands of checks.
+    `directory` contains only files of this sync. `shared` contains the resolutions that maintainers share. `engine`
+    opens the engine for commands of checks.
     """
 
     config: SeriesConfig
@@ -78,14 +78,14 @@ class SyncWorkspace:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock on the sync of this series. Raises `UsageError` if another process has the lock."""
+        """Hold the lock on the sync of this series. Raises `UsageError` if another process holds the lock."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             ignore = self.directory.parent / ".gitignore"
             if not ignore.is_file():
                 ignore.write_text("*\n")
         except OSError as error:
-            raise NotWritable(f"{self.directory} cannot be made: {error.strerror}") from error
+            raise NotWritable(f"{self.directory} cannot be created: {error.strerror}") from error
         with locked_directory(self.directory, WHO):
             try:
                 yield

@@ -1,7 +1,7 @@
-"""The repository of a sync, with a work tree.
+"""Create and use the repository of a sync, which has a work tree.
 
 It borrows the objects of upstream and fork. A user's configuration, attributes and hooks have no effect here. So the
-same commits and the same resolutions give the same branch, with the same ids, on every machine.
+same commits and the same resolutions produce the same branch, with the same ids, on every machine.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _LOCATION = re.compile(
     r"suggesting it should perhaps be moved to (.*)\.$",
     re.MULTILINE,
 )
-_WRONG_USAGE = 129  # git's exit status for an option that it does not know
+_WRONG_USAGE = 129  # git's exit status for an unknown option
 _CLEAN = re.compile(rb"1\0([0-9a-f]{40})\0\0")  # a merge without conflict in the output of git merge-tree --stdin
 _REMEMBERED = re.compile(r"^(?:Resolved|Staged) '(.*)' using previous resolution\.$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """A patch's change, merged onto the branch.
+    """The result of merging a patch's change onto the branch.
 
-    It has the tree, and the files that a remembered resolution settled.
+    `remembered` are the files that a remembered resolution settled.
     """
 
     tree: str
@@ -81,8 +81,8 @@ class Merged:
 class Unmerged:
     """Files in conflict.
 
-    It has every path with its stages in git (1 base, 2 upstream's side, 3 the patch's side). `moved` contains the files
-    that git moved because upstream renamed their directory: it maps the new name to the name in the patch.
+    `paths` contains every path with its stages in git (1 base, 2 upstream's side, 3 the patch's side). `moved` contains
+    the files that git moved because upstream renamed their directory. It maps the new name to the name in the patch.
     """
 
     paths: tuple[tuple[str, frozenset[int]], ...]
@@ -99,7 +99,7 @@ class Resolved:
 
 
 class SyncTree:
-    """The repository of a sync, by its directory.
+    """The repository of a sync, in a directory.
 
     Its methods raise `MissingError` if git fails.
     """
@@ -146,7 +146,7 @@ class SyncTree:
         self._git("reset", "--quiet", "--hard", start)
 
     def merge(self, commit: str) -> Merged | Unmerged:
-        """Merge a commit's own change three-way onto the checked-out commit, in a clean index and work tree."""
+        """Merge a commit's own change three-way onto the checked-out commit. Index and work tree must be clean."""
         done = self._run("cherry-pick", "--no-commit", commit)
         told = done.complaint + "\n" + done.stdout.decode("utf-8", "replace")
         remembered = tuple(dict.fromkeys(_REMEMBERED.findall(told)))
@@ -164,7 +164,7 @@ class SyncTree:
 
         One process does all merges, without index and work tree. Each step is a pair: a commit object that represents
         the branch, and the id of the commit to merge. Both commits have the same parent. The change is merged onto the
-        tree of the commit object. An earlier step may have made this tree.
+        tree of the commit object. This tree may be the result of an earlier step.
 
         Return the trees, up to the first conflict. Return None if this git version is too old (before 2.39).
         """
@@ -214,7 +214,7 @@ class SyncTree:
             if monotonic() > until:
                 raise GitStillAtWork(
                     f"a git process of an earlier run is still running in {self.directory}",
-                    hint="wait until it has ended, then patchstack sync --continue",
+                    hint="wait until it has ended, then run 'patchstack sync --continue'",
                 )
             sleep(_PAUSE)
         for lock in locks:
@@ -301,9 +301,9 @@ class SyncTree:
         return not self.unmerged() and not self._run("diff-index", "--quiet", "HEAD").ok
 
     def keep(self, label: str) -> str:
-        """Keep the checked-out commit under a ref, and return the name of the ref.
+        """Save the checked-out commit under a ref, and return the name of the ref.
 
-        If nothing is in conflict, uncommitted changes to tracked files are kept too.
+        If nothing is in conflict, uncommitted changes to tracked files are saved too.
         """
         kept = b"" if self.unmerged() else self._git("stash", "create", "kept by patchstack sync")
         commit = kept.decode().strip() or self.head()
@@ -312,7 +312,7 @@ class SyncTree:
         return name
 
     def kept(self) -> list[str]:
-        """Return the refs that `keep` made."""
+        """Return the refs that `keep` created."""
         return self._git("for-each-ref", "--format=%(refname)", KEPT).decode().split()
 
     def staged(self, stage: int, path: str) -> bytes:
@@ -376,13 +376,13 @@ class SyncTree:
         return {commit: patch_id for patch_id, commit in (line.split() for line in told)}
 
     def left_over(self) -> bool:
-        """Return whether the work tree has files that the branch does not have."""
+        """Return whether the work tree contains changed, untracked or ignored files."""
         return bool(self._git("status", "--porcelain", "--ignored").strip())
 
     def remove(self) -> None:
         """Remove the repository.
 
-        Its mark of ownership is removed last, so that an interrupted removal can be repeated.
+        The file that marks it as created by patchstack is removed last, so that an interrupted removal can be repeated.
 
         Raises `UsageError` for a directory that patchstack did not create.
         """
@@ -390,7 +390,7 @@ class SyncTree:
             return
         if not self.is_ours and any(files for _, _, files in os.walk(self.directory)):
             raise SyncNotReady(
-                f"{self.directory} is not the repository that this sync made; nothing was removed",
+                f"{self.directory} was not created by patchstack sync; nothing was removed",
                 hint="move it away and run the command again",
             )
         for directory, last in ((self.directory, ".git"), (self.git_dir, MARK)):
@@ -411,7 +411,7 @@ class SyncTree:
         if not self.git_dir.is_dir():
             raise SyncRepositoryGone(
                 f"the sync's repository {self.directory} no longer exists",
-                hint="patchstack sync --abort, and begin again: resolutions are remembered",
+                hint="run 'patchstack sync --abort' and begin again: resolutions are remembered",
             )
         return git.isolated(
             self.git_dir,
