@@ -321,8 +321,8 @@ def test_a_program_that_no_target_makes_is_named_before_anything_is_compiled(toy
     candidate(toy)
     code, stdout, stderr = accept(toy)
     assert (code, stdout) == (3, "")
-    assert "error: something that the acceptance needs is missing here" in stderr
-    assert "  - gone, which version runs: no target of variant cpu makes it" in stderr
+    assert "error: the acceptance cannot start: requirements are missing" in stderr
+    assert "  - gone, which version runs: no target of variant cpu builds it" in stderr
     assert "verify" not in stderr.splitlines()
     assert not (places.cache / "builds").exists()
 
@@ -501,7 +501,7 @@ def test_a_switch_is_accepted_with_the_gate_that_it_brings(toy: Toy) -> None:
     assert code == 2
     assert "error: no gate proves the effect of a switch" in stderr
     assert f"  - {commit[:12]} (Be loud): Switch: TOY_LOUD" in stderr
-    assert "hint: name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON" in stderr
+    assert "hint: name a gate in the commit message (New-Gate: NAME), or use --switch-unproven REASON" in stderr
     workspace.write_text(workspace.read_text().replace(", must_not: LOUD", ""))
     toy.fork.repo.branch("product", toy.fork.commits[-1])
     commit = toy.fork.repo.commit("Be loud", {"main.c": loud}, body="Switch: TOY_LOUD\nNew-Gate: loud")
@@ -540,5 +540,5 @@ def test_a_new_gate_whose_program_no_target_makes_is_told_before_anything_is_bui
     toy.fork.repo.commit("Rows", {"main.c": MAIN.replace("return 0", "return  0")}, body="New-Gate: rows")
     code, _, stderr = accept(toy, "--suite", "quick")
     assert code == 3
-    assert "  - test-rows, which rows runs: no target of variant cpu makes it" in stderr
+    assert "  - test-rows, which rows runs: no target of variant cpu builds it" in stderr
     assert "build before" not in stderr

@@ -108,7 +108,7 @@ def test_a_gate_that_fails_keeps_the_pin_and_continue_asks_again(syncing: Syncin
     assert ran.code == 1
     assert "error: the pin does not move: suite quick does not hold on the new branch" in ran.stderr
     assert "  - FAIL gate quiet (new pin): " in ran.stderr
-    assert "hint: --drop N --why TEXT leaves a patch out, --abort aborts the sync; " in ran.stderr
+    assert "hint: use --drop N --why TEXT to drop a patch, or --abort; " in ran.stderr
     shown = syncing.run("sync")
     assert shown.code == 1
     assert "FAIL     gate quiet (new pin): " in shown.stdout
@@ -184,4 +184,4 @@ def test_a_suite_without_a_variant_to_build_is_told_before_the_work(syncing: Syn
 def test_options_of_the_suite_go_with_accept(syncing: Syncing) -> None:
     ran = syncing.run("sync", "--to", "main", "--engine", "host")
     assert ran.code == 2
-    assert "error: --engine and --unproven go with --accept" in ran.stderr
+    assert "error: --engine and --unproven require --accept or --continue" in ran.stderr

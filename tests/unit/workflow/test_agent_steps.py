@@ -82,9 +82,9 @@ def test_a_hybrid_model_at_the_defaults_pays_for_each_user_message_twice(tmp_pat
 
 
 def test_an_image_of_unknown_size_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the prompt has an image of an unknown number of tokens") as told:
+    with pytest.raises(UsageError, match="the token count of an image in the prompt is unknown") as told:
         followed(tmp_path, talk(2, images=True))
-    assert told.value.hint == "--image-tokens N"
+    assert told.value.hint == "set it with --image-tokens N"
 
 
 def test_the_agents_own_time_is_between_answer_and_request(tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ def test_the_size_of_an_image_is_what_the_server_counted_beside_the_text(tmp_pat
     tokens = ServerTokens(asked)
     assert tokens.prompt(record_of(tmp_path, [picture("one"), picture("two")], total=text + 14)).images[1] == (13, 20)
     assert tokens.prompt(record_of(tmp_path, [picture("one")])).images == ((6, 13),)
-    with pytest.raises(UsageError, match="not known how many tokens each of 2 images takes"):
+    with pytest.raises(UsageError, match="the token count of the images in the prompt is unknown"):
         ServerTokens(asked).prompt(record_of(tmp_path, [picture("one"), picture("two")], total=text + 13))
 
 
 @pytest.mark.local_server
 def test_a_server_without_vision_is_told(tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "marker", None)
-    with pytest.raises(UsageError, match="the server names no marker for it") as told:
+    with pytest.raises(UsageError, match="the server reports no media marker") as told:
         ServerTokens(asked, 5).prompt(record_of(tmp_path, [picture("one")]))
     assert told.value.hint is not None
     assert "--mmproj" in told.value.hint

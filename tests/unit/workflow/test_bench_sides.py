@@ -37,9 +37,9 @@ def test_other_sides_are_no_series(tmp_path: Path, text: str) -> None:
     ("text", "told"),
     [
         ("prefix:one/x", "prefix:one/x: x is not a patch number"),
-        ("prefix:", "prefix:: which one?"),
+        ("prefix:", "prefix:: no patch or variant is named"),
         ("prefix:three/1", "there is no series three"),
-        ("prefix:1", "prefix:1: which series?"),
+        ("prefix:1", "prefix:1: the workspace has several series"),
     ],
 )
 def test_a_side_that_names_nothing_is_refused(tmp_path: Path, text: str, told: str) -> None:

@@ -81,7 +81,7 @@ def test_sites_are_recorded_with_date_and_reason_and_nothing_else_changes(
         (["--record", "places"], "--record needs --why"),
         (["--why", "x"], "--why needs --record"),
         (["--record", "none", "--why", "x"], "there is no check none in mine"),
-        (["--record", "hook", "--why", "x"], "hook is a check of kind present, and records nothing"),
+        (["--record", "hook", "--why", "x"], "hook is a check of kind present, which has no sites to record"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(tmp_path: Path, run_cli: RunCli, options: list[str], told: str) -> None:

@@ -113,7 +113,7 @@ def test_what_is_not_there_is_told(workspace: Path, run_cli: RunCli, args: list[
 
 def test_too_many_jobs_are_refused() -> None:
     suites = [f"s{number}" for number in range(LARGEST)]
-    with pytest.raises(UsageError, match="are more than the 256 of a matrix"):
+    with pytest.raises(UsageError, match="jobs, the limit is 256"):
         matrix(load_variants(), ["cuda-sm121"], suites, suites=("all",), runners=RUNNERS)
 
 

@@ -142,7 +142,7 @@ def test_a_clone_that_has_the_pin_needs_no_network(
     capsys.readouterr()
     assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 0
     said = capsys.readouterr()
-    assert said.err.startswith("note: clone has the pin: nothing is fetched from https://127.0.0.1:9/x.git\n")
+    assert said.err.startswith("note: clone contains the pin, so nothing is fetched from https://127.0.0.1:9/x.git\n")
     assert clone.git("rev-parse", "product") == fork.commits[-1]
 
 

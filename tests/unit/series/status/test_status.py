@@ -227,7 +227,9 @@ def test_a_checkout_at_0_is_the_pin(
     assert capsys.readouterr().out.endswith(told)
     monkeypatch.setattr(sys, "argv", ["patchstack", "checkout", "product", "other", "--patch", "0"])
     assert guarded(whole) == 2
-    assert capsys.readouterr().err == ("error: --patch 0 is the pin, not a patch\n\nhint: --at 0 checks out the pin\n")
+    assert capsys.readouterr().err == (
+        "error: --patch 0 is the pin, not a patch\n\nhint: use --at 0 to check out the pin\n"
+    )
 
 
 def test_a_missing_branch_of_the_fork_is_recreated_in_a_work_tree(
@@ -266,7 +268,7 @@ def test_credentials_of_a_fork_by_url_are_not_shown(
     monkeypatch.setattr(sys, "argv", ["patchstack", "export"])
     assert guarded(whole) == 2
     told = capsys.readouterr().err
-    assert "hint: clone https://127.0.0.1:9/fork.git and name the clone" in told
+    assert "hint: clone https://127.0.0.1:9/fork.git and set fork: to the clone" in told
 
 
 def test_after_a_pin_bump_the_next_steps_are_rebase_and_export(exported: Fork, patchstack: RunCli) -> None:

@@ -162,7 +162,7 @@ def test_a_tree_that_would_leave_the_directory_is_refused(directory: TreeDirecto
     outer = objects.add("tree", f"40000 {name}\0".encode() + bytes.fromhex(inner))
     with pytest.raises(UsageError) as caught:
         directory.move(outer)
-    assert f"the tree holds '{name}/x', which is not a safe path" in caught.value.message
+    assert f"the tree contains the unsafe path '{name}/x'" in caught.value.message
     assert files(directory) == {}
 
 

@@ -81,7 +81,7 @@ def test_its_pass_shows_nothing_of_a_switch(made: Decided) -> None:
     assert refused.value.problems == (
         f"{commit[:12]} ({ROWS}): Switch: TOY_ROWS; rows comes with the change, so its PASS proves nothing",
     )
-    assert refused.value.hint == "let a maintainer add the gate to the policy first, or give --switch-unproven REASON"
+    assert refused.value.hint == "ask a maintainer to add the gate to the policy first, or use --switch-unproven REASON"
     done = made.accept(commit, reason=REASON)
     assert done.decision is not None
     assert done.decision.evidence["brings"]["unproven"] == [{"commit": commit, "switches": ["TOY_ROWS"]}]

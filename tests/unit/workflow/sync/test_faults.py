@@ -89,7 +89,7 @@ def test_a_damaged_state_is_named_and_never_a_traceback(
     path = ready.root / ".patchstack" / "sync" / "product" / "state.json"
     path.write_text(damage)
     told = refused(patchstack, capsys, 2, "--continue")
-    assert "state.json is not a state of patchstack sync" in told and "begin again" in told
+    assert "state.json is not a state file of patchstack sync" in told and "begin again" in told
 
 
 def test_while_accept_is_half_way_only_accept_goes_on(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
@@ -98,7 +98,7 @@ def test_while_accept_is_half_way_only_accept_goes_on(ready: Moved, patchstack: 
     for option in ("--abort", "--continue", "--skip"):
         told = refused(patchstack, capsys, 2, option)
         assert "error: --accept has begun to write and was interrupted" in told
-        assert "hint: patchstack sync product --accept finishes it" in told
+        assert "hint: run 'patchstack sync product --accept' to finish it" in told
     assert patchstack("sync", "--accept") == 0
     assert patchstack("verify") == 0
 
@@ -120,7 +120,7 @@ def test_what_somebody_put_where_a_killed_run_began_is_not_removed(
     shutil.rmtree(ready.work)
     ready.work.mkdir()
     (ready.work / "mine").write_text("mine\n")
-    assert "is not the repository that this sync made" in refused(patchstack, capsys, 2, "--continue")
+    assert "was not created by patchstack sync" in refused(patchstack, capsys, 2, "--continue")
     assert (ready.work / "mine").read_text() == "mine\n"
     (ready.work / "mine").unlink()
     assert patchstack("sync", "--continue") == 0
@@ -138,5 +138,5 @@ def test_a_directory_that_is_not_ours_is_not_removed(ready: Moved, patchstack: P
     ready.work.mkdir()
     (ready.work / "mine").write_text("mine\n")
     told = refused(patchstack, capsys, 2, "--abort")
-    assert f"error: {ready.work} is not the repository that this sync made; nothing was removed" in told
+    assert f"error: {ready.work} was not created by patchstack sync; nothing was removed" in told
     assert (ready.work / "mine").read_text() == "mine\n"

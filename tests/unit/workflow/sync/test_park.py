@@ -117,7 +117,7 @@ def test_what_cannot_be_done_is_refused(
 def test_the_only_patch_is_not_parked(tmp_path: Path, patchstack: Patchstack, capsys: Printed) -> None:
     moved(tmp_path, patchstack, 1)
     assert park(patchstack, "1") == 2
-    assert "is the only one" in capsys.readouterr().err
+    assert "is the only patch" in capsys.readouterr().err
 
 
 def test_what_is_parked_is_not_parked_twice(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:

@@ -36,7 +36,7 @@ def test_a_line_of_equals_signs_outside_a_conflict_is_text() -> None:
 
 def test_long_sides_are_shown_by_their_beginning() -> None:
     lines = [str(number) for number in range(100)]
-    assert shortened(lines) == [*lines[:39], "… and 61 lines more"]
+    assert shortened(lines) == [*lines[:39], "… and 61 more lines"]
     assert shortened(lines[:40]) == lines[:40]
 
 

@@ -27,7 +27,7 @@ def test_a_fork_with_merges_is_made_linear(tmp_path: Path, patchstack: Patchstac
     capsys.readouterr()
     assert patchstack("sync", "--to", "main", "--worktree", "work", "--json") == 0
     printed = capsys.readouterr()
-    assert f"note: merge {merge[:12]} (Merge topic) is left out\n" in printed.err
+    assert f"note: merge {merge[:12]} (Merge topic) is omitted\n" in printed.err
     document = json.loads(printed.out)
     assert [patch["number"] for patch in document["patches"]].count(None) == 2
     assert sorted(found.lines()) == sorted(
@@ -37,7 +37,7 @@ def test_a_fork_with_merges_is_made_linear(tmp_path: Path, patchstack: Patchstac
     assert found.git("diff", "--name-only", fork.head(), "HEAD") == "src/other.cpp"
     capsys.readouterr()
     assert patchstack("sync", "--drop", "99", "--why", "x") == 2
-    assert "error: no patch is 99\n\nhint: the patches are 0001, " in capsys.readouterr().err
+    assert "error: no such patch: 99\n\nhint: the patches are 0001, " in capsys.readouterr().err
     assert patchstack("sync", "--drop", topic[:10], "--why", "a commit without a patch goes by its id") == 0
     assert patchstack("sync", "--accept") == 0
     assert patchstack("verify") == 0
@@ -56,7 +56,7 @@ def test_what_a_merge_itself_changed_is_told(tmp_path: Path, patchstack: Patchst
     found.upstream("Elsewhere", {"src/other.cpp": numbered(41)})
     capsys.readouterr()
     patchstack("sync", "--to", "main", "--worktree", "work")
-    assert "is left out; what it changed itself is lost: src/kernel.cu" in capsys.readouterr().err
+    assert "is omitted; its own changes are lost: src/kernel.cu" in capsys.readouterr().err
 
 
 def without_fork(found: Moved) -> None:
@@ -187,7 +187,7 @@ def test_a_series_that_does_not_hold_is_refused(tmp_path: Path, patchstack: Patc
     found.fork.edit_patch(2, "changed by commit 2", "changed by hand")
     told = refused(patchstack, capsys, 1, "--to", "main")
     assert "error: product does not hold on the old pin: 0002-" in told
-    assert "patchstack verify product shows it; fix that first" in told
+    assert "run 'patchstack verify product', and fix the problem" in told
 
 
 def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack, capsys: Printed) -> None:
@@ -198,7 +198,7 @@ def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack
     told = refused(patchstack, capsys, 2, "--to", "main", "--worktree", "work")
     assert f"error: {found.work} already exists\n\nhint: name a directory that does not exist: --worktree DIR" in told
     told = refused(patchstack, capsys, 2, "--to", "main", "--worktree", "new", "--branch", "product")
-    assert "error: the fork ./fork has a branch product already\n\nhint: name another: --branch NAME" in told
+    assert "error: the fork ./fork already has a branch product\n\nhint: use --branch NAME" in told
     told = refused(patchstack, capsys, 2, "--to", "main", "--branch", "no..name")
     assert "error: 'no..name' is not a valid branch name" in told
     assert (found.work / "mine").read_text() == "mine\n"
@@ -207,10 +207,10 @@ def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--continue", "--skip"), "--continue and --skip exclude each other"),
-        (("--drop", "2"), "--drop N and --why TEXT go together"),
-        (("--drop", "2", "--why", " "), "--drop N and --why TEXT go together"),
-        (("--continue", "--branch", "x"), "--worktree and --branch go with --to"),
+        (("--continue", "--skip"), "--continue and --skip cannot be used together"),
+        (("--drop", "2"), "--drop needs a reason, which is recorded"),
+        (("--drop", "2", "--why", " "), "--drop needs a reason, which is recorded"),
+        (("--continue", "--branch", "x"), "--worktree and --branch require --to"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

@@ -169,8 +169,8 @@ def test_skipped_patches_must_be_dropped_with_a_reason_before_the_pin_moves(
     capsys.readouterr()
     assert patchstack("sync", "--accept") == 1
     refused = capsys.readouterr().err
-    assert "error: patches were skipped, and would be lost without a reason\n  - 0002 Change 2 of a kernel" in refused
-    assert "--drop N --why TEXT gives the reason to drop each; --retry N tries it again" in refused
+    assert "error: skipped patches would be lost without a reason\n  - 0002 Change 2 of a kernel" in refused
+    assert "--drop N --why TEXT', or --retry N to try it again" in refused
     assert f"pin: {begun.fork.pin}" in begun.settings.read_text()
     assert patchstack("sync", "--drop", "2", "--why", "upstream does it (#8)") == 0
     assert patchstack("sync", "--accept") == 0
@@ -192,7 +192,7 @@ def test_a_skipped_patch_can_be_tried_again(begun: Moved, patchstack: Patchstack
     assert begun.lines() == [f"Change {number} of a kernel" for number in (1, 2, 3)]
     capsys.readouterr()
     assert patchstack("sync", "--retry", "2") == 2
-    assert "error: 0002 was not left out\n\nhint: left out so far: none" in capsys.readouterr().err
+    assert "error: 0002 was not skipped or dropped\n\nhint: skipped or dropped so far: none" in capsys.readouterr().err
 
 
 def test_a_patch_on_the_branch_can_be_dropped_and_those_after_it_are_made_again(
@@ -249,7 +249,7 @@ def test_of_a_wholly_landed_series_nothing_is_accepted(tmp_path: Path, patchstac
     assert patchstack("sync", "--to", "main", "--worktree", "work") == 0
     assert "product: nothing is left: every patch landed or was left out" in capsys.readouterr().out
     assert patchstack("sync", "--accept") == 1
-    assert "error: nothing is left of product: every patch landed or was dropped" in capsys.readouterr().err
+    assert "error: the new series product has no patches: every patch landed or was dropped" in capsys.readouterr().err
     assert f"pin: {found.fork.pin}" in found.settings.read_text()
 
 
@@ -268,7 +268,7 @@ def test_what_is_not_resolved_is_not_taken(begun: Moved, patchstack: Patchstack,
     (begun.work / "src/kernel.cu").write_text(LAST)
     assert "  - src/kernel.cu was changed and not added" in refused()
     run_git("reset", "-q", "--hard", cwd=begun.work)
-    assert "error: nothing is left of 0002 (Change 2 of a kernel)" in refused()
+    assert "error: 0002 (Change 2 of a kernel) changes nothing" in refused()
     begun.resolve("src/kernel.cu", RESOLVED)
     assert patchstack("sync", "--continue") == 0
 
