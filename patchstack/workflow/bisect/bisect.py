@@ -300,7 +300,7 @@ def _found(command: Sequence[str]) -> tuple[str, ...]:
         return (str(Path(program).absolute()), *command[1:])
     if "/" in command[0] and not Path(command[0]).is_absolute():
         return tuple(command)  # a program of the tree itself
-    hint = "the command does not run in a shell; to use one: --run 'sh -c \"…\"'"
+    hint = "no shell runs the command; to use one: --run 'sh -c \"…\"'"
     raise BadValue(f"program {command[0]} does not exist", hint=hint)
 
 

@@ -112,5 +112,5 @@ def test_the_value_of_another_option_is_not_taken_for_one_of_them(fork: Fork, ru
     ran = run_cli("bisect", "product", "--run", "-q")
     assert ran.code == 2
     assert ran.stderr.endswith(
-        "error: program -q does not exist\n\nhint: the command does not run in a shell; to use one: --run 'sh -c \"…\"'\n"
+        "error: program -q does not exist\n\nhint: no shell runs the command; to use one: --run 'sh -c \"…\"'\n"
     )
