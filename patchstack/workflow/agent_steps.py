@@ -1,7 +1,7 @@
 """Follow the steps of an agent through a log.
 
-For each step, compute the prompt tokens, the reused tokens, and the changes. Also compute the cost of alternatives,
-such as no cache or different server options.
+For each step, compute the number of prompt tokens, the number of reused tokens, and the changes of earlier messages.
+Also compute the cost of alternatives, such as no cache or different server options.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Prompt:
     """The tokens of a prompt.
 
     `user_starts` are the positions of user messages. `tail` is the position of the messages after the last answer.
-    `images` are the spans of images.
+    `images` contains the first and the end position of each image.
     """
 
     tokens: tuple[int, ...]
@@ -146,7 +146,7 @@ class ServerTokens:
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the tokens of a prompt with images, and the spans of the images.
 
-        The server writes a marker for each image.
+        In `text`, the server has replaced each image with a marker.
         """
         if not names:
             return self._tokens(text), ()
@@ -205,7 +205,7 @@ class ServerTokens:
     def _user_start(self) -> tuple[int, ...]:
         """Return the tokens that begin a user message.
 
-        This is the method of `detect_user_start_marker` in the pin's chat analyzer.
+        Uses the method of `detect_user_start_marker` in the pin's chat analyzer.
         """
         marker = "patchstack asks where this is"
         try:
@@ -231,7 +231,7 @@ class ServerTokens:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 found = json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise ServerAnswer(f"{self.url}{path}: {error.code}: {error.read()[:200]!r}") from error
+            raise ServerAnswer(f"{self.url}{path}: status {error.code}: {error.read()[:200]!r}") from error
         except (OSError, ValueError) as error:
             raise ServerSilent(
                 f"{self.url} does not answer: {error}", hint="start llama-server with the model"
@@ -328,7 +328,7 @@ def follow(
     prompts = [tokens.prompt(one) if one.messages is not None or one.prompt is not None else None for one in records]
     if not known_totals(records) and any(one is None for one in prompts):
         raise ServerAnswer(
-            "some steps have neither a prompt nor timings", hint="log whole requests, or answers with timings"
+            "some steps have neither a prompt nor timings", hint="log complete requests, or responses with timings"
         )
     known = [one for one in prompts if one is not None]
     complete = len(known) == len(prompts)

@@ -1,4 +1,4 @@
-"""Compare two sides from end to end.
+"""Run a complete comparison of two sides.
 
 Find the programs of both sides, write a plan, and run pairs until the outcome is decided.
 """
@@ -125,7 +125,7 @@ class _Opened:
 def programs_named(what: str, where: Where) -> Programs:
     """Return the programs of a side.
 
-    A side names a build by its key, or a directory. A directory whose name could be a key is written as `./NAME`.
+    `what` is the key of a build, or a directory. A directory whose name could be a key must be written as `./NAME`.
 
     Raises `MissingError` if the programs do not exist, `NotHeldError` for a build that did not compile, and
     `UsageError` for a container engine without an image.

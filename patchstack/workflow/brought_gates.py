@@ -31,7 +31,7 @@ from patchstack.workspace.policy import leads_out
 
 MARK = "(brought by this change)"
 MOST = 32
-"""The maximum number of gates that one change may add. Each may use the time limit of its settings."""
+"""The maximum number of gates that one change may add. Each gate may run until the time limit in its settings."""
 _LARGEST = 16 << 20
 _NODES = 10_000
 _SUITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")

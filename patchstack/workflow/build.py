@@ -37,7 +37,7 @@ class BuildOrder:
     offline: bool = False
 
     def inputs(self, tell: Callable[[str], None]) -> Inputs:
-        """Return the inputs of the build. Raises `UsageError`, `ImageMissing`, `MissingError`."""
+        """Return the inputs of the build. Raises `UsageError`, `ImageMissing` and `MissingError`."""
         return prepare(
             self.request,
             self.source,
@@ -60,7 +60,8 @@ def source_of(
     if directory is not None:
         return directory_source(directory), None
     if len(configs) > 1:
-        raise AmbiguousName("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
+        names = ", ".join(one.name for one in configs)
+        raise AmbiguousName("the workspace has several series", hint=f"name one of {names}")
     return series_source(configs[0], cache, at=at), configs[0]
 
 

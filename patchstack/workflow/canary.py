@@ -1,4 +1,4 @@
-"""Check one series on a newer upstream, and forecast beyond it."""
+"""Check one series on a newer upstream commit, and forecast which patches will break soon."""
 
 from __future__ import annotations
 

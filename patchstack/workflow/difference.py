@@ -50,7 +50,7 @@ def measure_difference(
     and `open_runner`.
     """
     if tokens[1] <= tokens[0]:
-        raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
+        raise BadValue("the second length must be greater than the first", hint="for example --tokens 16,64")
     file = Model(name="model", path=str(model.expanduser().absolute()))
     session = secrets.token_hex(8)  # measurements never reuse earlier runs
     seconds: tuple[list[float], list[float]] = ([], [])
@@ -80,7 +80,7 @@ def measure_command(
     not greater than the first. Raises `NotJudged` for a run that fails, and the errors of starting the command.
     """
     if tokens[1] <= tokens[0]:
-        raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
+        raise BadValue("the second length must be greater than the first", hint="for example --tokens 16,64")
     if not any(TOKENS in word for word in command):
         raise BadValue(f"the command lacks {TOKENS}: both runs would have the same length")
     if (variable := profiler_of(env)) is not None or Path(command[0]).name in PROFILERS:

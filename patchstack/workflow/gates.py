@@ -268,7 +268,7 @@ def record_gate(
     why: str,
     told: Callable[[str, Judgement, float], None],
 ) -> tuple[RecordedReference, ...]:
-    """Run a suite of `suite_to_record`, and write the gate's result as its reference.
+    """Run a suite from `suite_to_record`, and write the gate's result as its reference.
 
     The reference is written into the workspace file at `path`, with date and reason. `told` is called with each gate's
     judgement and its time in seconds.

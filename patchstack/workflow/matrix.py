@@ -76,7 +76,7 @@ def matrix(
     wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
     chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]
     if "all" in suites and not known_suites:
-        raise UnknownName("there are no suites", hint=NO_SUITES)
+        raise UnknownName("the workspace has no suites", hint=NO_SUITES)
     for suite in chosen:
         if suite and suite not in known_suites:
             near = difflib.get_close_matches(suite, known_suites, 1)
@@ -94,7 +94,7 @@ def matrix(
         for suite in chosen:
             row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}
             words = ["--variant", plain, "--platform", platform, *(["--unproven", "runs"] if arch else [])]
-            row["args"] = shlex.join(words)  # names of variants are arbitrary, so quote each as one word
+            row["args"] = shlex.join(words)  # variant names may contain any characters, so quote them
             if row not in jobs:
                 jobs.append(row)
     if len(jobs) > LARGEST:

@@ -35,7 +35,7 @@ class Ending(StrEnum):
     """The way in which a bisection ends.
 
     `first-bad` means that the answer is one point. `between-skips` means that there are several candidates. The other
-    values give the reason why there is no answer.
+    values are reasons why there is no answer.
     """
 
     FIRST_BAD = "first-bad"

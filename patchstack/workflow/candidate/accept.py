@@ -1,8 +1,8 @@
 """Accept a candidate: check every condition, write the decision, and export the series.
 
 Every step before the decision can be repeated. Builds and observations are stored by key, so an interrupted run
-continues at the same point when it is restarted. The acceptance is final when the file of the decision is written. The
-export follows. It is atomic.
+continues at the same point when it is restarted. The acceptance is final when the file of the decision is written. Then
+the series is exported atomically.
 """
 
 from __future__ import annotations
@@ -277,8 +277,8 @@ def gated(
 
     The gates are compared with the last build of `built`, on which they passed. The new build is appended to `built`.
 
-    `then` is a later commit to which references may belong instead. A gate whose transcript differs from its reference
-    then passes if measurements show that the model is the same as at `then`.
+    `then` is a later commit to which references may belong instead. In that case, a gate whose transcript differs from
+    its reference passes if measurements show that the model is the same as at `then`.
     """
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None

@@ -1,4 +1,4 @@
-"""Write the evidence in a decision.
+"""Collect the evidence for a decision.
 
 The evidence contains the steps, the suite, and every record with its digest. A decision contains the digests of
 everything that its verdicts follow from. `workflow.ledger.check` derives the verdicts again.
@@ -54,9 +54,10 @@ def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
 
 
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
-    """Return the terms with copies of their suites and of the gates that the change adds, for the decision.
+    """Add copies of the suites to the terms, and return the new terms.
 
-    The files that the suites and gates name are stored in `kept`.
+    The copies also contain the gates that the change adds. They become part of the decision. The files that the suites
+    and gates name are stored in `kept`.
     """
     asked = terms.suite.name if terms.suite is not None else None
     others = sorted({one.suite.name for one in terms.brings.gates} - {asked})

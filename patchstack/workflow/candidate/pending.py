@@ -1,7 +1,7 @@
-"""Keep the observations of candidates that were not accepted, as evidence for a rejection.
+"""Store the observations of candidates that were not accepted, as evidence for a rejection.
 
-The file is `evidence/candidates/COMMIT.json`, with the id of the last commit as COMMIT. The file is replaced when the
-same commits are examined again.
+The file is `evidence/candidates/COMMIT.json`. COMMIT is the id of the last candidate. The file is replaced when the
+same candidates are examined again.
 """
 
 from __future__ import annotations

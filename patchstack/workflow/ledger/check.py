@@ -55,9 +55,9 @@ class CheckedDecision:
 class LedgerCheck:
     """The findings on a ledger.
 
-    `problems` do not belong to a single decision: damaged files, records, and signatures. `unnamed` are the records
-    that no decision names. `old_records` is the number of records of format 1. `undecided` are the patches without a
-    current decision. `bytes` is the size of evidence and ledger in the repository.
+    `problems` are those that do not belong to a single decision, such as damaged files. `unnamed` are the records that
+    no decision names. `old_records` is the number of records of format 1. `undecided` are the patches without a current
+    acceptance. `bytes` is the size of evidence and ledger in the repository.
     """
 
     decisions: tuple[CheckedDecision, ...]

@@ -1,6 +1,6 @@
 """Check that a decision belongs to the series.
 
-The checks compare the decision's commits, with their trees and diffs, and the builds of these trees.
+The decision's commits, trees, diffs and builds are compared with the lock and the patch files.
 """
 
 from __future__ import annotations

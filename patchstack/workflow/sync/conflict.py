@@ -40,8 +40,8 @@ class Region:
 class Mover:
     """An upstream commit that changed the lines around a patch.
 
-    `lines` is the number of conflicting lines that the commit changed. `pull_request` is the number at the end of its
-    subject.
+    `lines` is the number of conflicting lines that the commit changed. `pull_request` is the number at the end of the
+    commit's subject.
     """
 
     commit: str

@@ -58,7 +58,7 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
     if len(given) > 1:
         raise OptionConflict(f"{' and '.join(given)} cannot be used together", hint="request one step at a time")
     if bool(order.drop) != (order.why is not None) or (order.why is not None and not order.why.strip()):
-        raise OptionConflict("--drop needs a reason, which is recorded", hint="use --drop N --why TEXT")
+        raise OptionConflict("--drop and --why must be used together", hint="--drop N --why TEXT records the reason")
     if not begins and (order.worktree is not None or order.branch is not None):
         raise OptionConflict("--worktree and --branch require --to", hint="they cannot change during a sync")
     if gates and not (order.accept or order.continue_):

@@ -16,7 +16,7 @@ from patchstack.workflow.sync.worktree import SyncTree
 
 
 class Kind(StrEnum):
-    """The relation between a patch's own change and the old change."""
+    """How a patch's change on the new pin compares with its change on the old pin."""
 
     UNCHANGED = "unchanged"
     CONTEXT = "context only"

@@ -23,7 +23,7 @@ _MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """A request to park the patch with a number, for a reason. If `back` is true, the patch is unparked."""
+    """A request to park a patch, named by its number. If `back` is true, the patch is unparked."""
 
     number: int
     why: str = ""
@@ -60,7 +60,8 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
     """Return the new branch's name.
 
-    This is the fork's name with the action and the patch. If the fork already has that name, a counter is added.
+    This is the fork's branch name with a suffix for the action and the patch. If the fork already has a branch of this
+    name, a counter is added.
     """
     name = f"{_MARK.sub('', branch)}-with{'' if parking.back else 'out'}-{parking.number:04d}"
     count = 1

@@ -141,7 +141,7 @@ def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
 
 
 def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
-    """Return the name of the fork's branch, or of the series if there is no fork."""
+    """Return the name of the fork's branch. If no branch is named, return the name of the series."""
     name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")
     if name == "HEAD" or re.fullmatch(r"[0-9a-f]{40}", name):
         name = series.name

@@ -266,7 +266,7 @@ class SyncTree:
             return Resolved(tree=tree, message=None)
         above = self._git("rev-list", "--parents", "-n", "1", now).decode().split()[1:]
         if above != [head]:
-            return [f"HEAD {now[:12]} is not one commit above {head[:12]}"]
+            return [f"HEAD {now[:12]} is not a single commit on top of {head[:12]}"]
         if tree != self._git("rev-parse", f"{now}^{{tree}}").decode().strip():
             return ["something was added after the commit"]
         body = self._git("cat-file", "commit", now).partition(b"\n\n")[2]
@@ -339,11 +339,11 @@ class SyncTree:
         return self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
 
     def has(self, commit: str, path: str) -> bool:
-        """Return whether a commit has a file of that name."""
+        """Return whether a commit contains a file with this path."""
         return bool(self._git("--literal-pathspecs", "ls-tree", "-z", commit, "--", path))
 
     def own_commits(self, head: str, *without: str) -> Iterator[tuple[str, str]]:
-        """Yield the commits of a branch in linear order, without merges: id and parent id, oldest first."""
+        """Yield the id and the parent id of each commit of a branch, oldest first. Merges are skipped."""
         listed = self._git(
             *("rev-list", "--reverse", "--topo-order", "--no-merges", "--parents"),
             *(head, *(f"^{commit}" for commit in without)),
