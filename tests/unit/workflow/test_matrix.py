@@ -118,5 +118,5 @@ def test_too_many_jobs_are_refused() -> None:
 
 
 def test_all_suites_of_none_is_an_error() -> None:
-    with pytest.raises(UsageError, match="there are no suites"):
+    with pytest.raises(UsageError, match="the workspace has no suites"):
         matrix(load_variants(), [], [], suites=("all",), runners=RUNNERS)

@@ -208,8 +208,8 @@ def test_names_that_are_taken_are_refused(tmp_path: Path, patchstack: Patchstack
     ("options", "complaint"),
     [
         (("--continue", "--skip"), "--continue and --skip cannot be used together"),
-        (("--drop", "2"), "--drop needs a reason, which is recorded"),
-        (("--drop", "2", "--why", " "), "--drop needs a reason, which is recorded"),
+        (("--drop", "2"), "--drop and --why must be used together"),
+        (("--drop", "2", "--why", " "), "--drop and --why must be used together"),
         (("--continue", "--branch", "x"), "--worktree and --branch require --to"),
     ],
 )

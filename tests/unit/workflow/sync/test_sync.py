@@ -282,7 +282,7 @@ def test_a_commit_of_the_users_own_is_taken_with_its_message_but_not_two(
     run_git("commit", "-q", "--allow-empty", "-m", "Another", cwd=begun.work)
     capsys.readouterr()
     assert patchstack("sync", "--continue") == 1
-    assert "is not one commit above" in capsys.readouterr().err
+    assert "is not a single commit on top of" in capsys.readouterr().err
     run_git("reset", "-q", "--hard", "HEAD^", cwd=begun.work)
     assert patchstack("sync", "--continue") == 0
     assert begun.git("log", "-1", "--format=%B", "HEAD^") == "Change 2 of a kernel\n\nAdapted to #8."
