@@ -103,8 +103,8 @@ class EstimatedTokens:
 class ServerTokens:
     """A running llama-server renders and tokenizes the prompts, with `/apply-template` and `/tokenize`.
 
-    An image has `image_tokens` tokens. If `image_tokens` is None, the token count of an image is the server's count for
-    the prompt minus its count for the text.
+    `image_tokens` is the token count of an image. If it is None, the count is computed: the text's tokens are
+    subtracted from the total in the log, and the rest is divided by the number of images.
     """
 
     unit = "tokens of the server's tokenizer"
@@ -272,8 +272,8 @@ def _number(data: bytes, count: int) -> list[int]:
 class AgentStep:
     """A step of an agent.
 
-    `total` is the number of all tokens, and `cached` the number of reused tokens. `cached` is measured if the log
-    contains it. Otherwise, it is predicted, which requires the prompt.
+    `total` is the number of prompt tokens, and `cached` the number of reused tokens. `cached` is measured if the log
+    contains it. Otherwise, it is predicted from the prompt.
     """
 
     record: Record

@@ -153,8 +153,8 @@ def programs_named(what: str, where: Where) -> Programs:
 def make_plan(wanted: Wanted, where: Where) -> Plan:
     """Make a plan. The machine is queried, but nothing else is run and nothing is written.
 
-    Raises `UsageError` for two equal sides, for a switch that no program of side B contains, and for a workload without
-    rows. Also raises the errors of `programs_named`.
+    Raises `UsageError` if both sides are equal, for a switch that no program of side B contains, and for a workload
+    without primary rows. Also raises the errors of `programs_named`.
     """
     a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
     if a.gpus != b.gpus:
@@ -279,7 +279,7 @@ def comparisons_in(root: Path) -> tuple[Path, ...]:
 
 
 def expected_words(plan: Plan) -> str:
-    """Return the expected duration of a comparison in words.
+    """Return the expected duration of a comparison, as text.
 
     The duration is estimated from the last pair of the same workload on this machine.
     """

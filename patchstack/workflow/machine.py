@@ -137,7 +137,7 @@ class ProvingMachine:
         return Store(cache_places().builds)
 
     def inputs(self, source: Source) -> Inputs:
-        """Return the inputs of a build of the source."""
+        """Return the build inputs of a source."""
         return prepare(
             self.request,
             source,

@@ -290,8 +290,8 @@ class _Trial:
 def _found(command: Sequence[str]) -> tuple[str, ...]:
     """Return the command with the absolute path of its program, because it runs in a different directory.
 
-    A relative path that does not exist here is a program of the tree. Raises `UsageError` if the command is empty or
-    its program does not exist.
+    A relative path that does not exist here is treated as a program of the tree. Raises `UsageError` if the command is
+    empty or its program does not exist.
     """
     if not command:
         raise BadValue("--run is empty", hint="name a command, for example --run 'make test'")

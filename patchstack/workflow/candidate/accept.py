@@ -275,7 +275,8 @@ def gated(
 ) -> Iterator[AcceptStep]:
     """Build the tree of a commit, check the proofs of the build, and run the suite on it.
 
-    The gates are compared with the last build of `built`, on which they passed. The new build is appended to `built`.
+    The references of the gates come from the last build of `built`, on which the gates passed. The new build is
+    appended to `built`.
 
     `then` is a later commit to which references may belong instead. In that case, a gate whose transcript differs from
     its reference passes if measurements show that the model is the same as at `then`.

@@ -109,7 +109,7 @@ def _again(
         record = given.records[key]
         stored = store.find(str(given.builds[which]["build"]))
         if stored is None or not stored.record.built:
-            raise NoSuchBuild(f"build {str(given.builds[which]['build'])[:12]} is not here")
+            raise NoSuchBuild(f"build {str(given.builds[which]['build'])[:12]} is not on this machine")
         invocation = _invocation(record, given, models)
         with open_runner(stored) as runner:
             context = replace(runner.context, kind=str(record.ingredients["kind"]), gpu=gate.gpu)
@@ -150,7 +150,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
         inputs[name] = contents[digest].read_bytes()
     for name, digest in parts["models"].items():
         if digest not in models:
-            raise ModelMissing(f"model {name} with sha256 {digest[:12]} is not here")
+            raise ModelMissing(f"model {name} with sha256 {digest[:12]} is not on this machine")
         there.append(Model(name=name, path=str(models[digest]), sha256=digest))
     requests: list[Any] = [json.loads(text) for text in parts["requests"]]
     invocation = Invocation(

@@ -28,7 +28,10 @@ _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One place in a file where both sides changed the same lines. `line` is the line of the first marker."""
+    """One place in a file where both sides changed the same lines.
+
+    `line` is the line number of the first conflict marker.
+    """
 
     line: int
     ours: tuple[str, ...]

@@ -52,7 +52,7 @@ class ToolchainEntry(Part, frozen=True, kw_only=True):
 class RegionEntry(Part, frozen=True, kw_only=True):
     """A place that both sides changed, with the lines of each side.
 
-    `line` is the line of the first marker, from 1.
+    `line` is the line number of the first conflict marker, counted from 1.
     """
 
     line: int

@@ -131,7 +131,7 @@ def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
 
 
 def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
-    """Return the files that the patches change, by their old names."""
+    """Return the old paths of the files that the patches change."""
     return {
         change.path
         for item in items

@@ -382,7 +382,7 @@ class SyncTree:
     def remove(self) -> None:
         """Remove the repository.
 
-        The file that marks it as created by patchstack is removed last, so that an interrupted removal can be repeated.
+        patchstack's marker file is removed last, so that an interrupted removal can be repeated.
 
         Raises `UsageError` for a directory that patchstack did not create.
         """

@@ -103,9 +103,9 @@ def test_a_lie_about_what_was_printed_is_found_if_this_machine_prints_something_
 def test_what_is_not_here_is_said(made: Decided, built: dict[str, Stored]) -> None:
     found = audited(made, built, {})
     assert {one.agreement for one in found if one.gate == "greedy"} == {Agreement.NOT_HERE}
-    assert any("model one with sha256 583a3ee3dcfe is not here" in one.why for one in found)
+    assert any("model one with sha256 583a3ee3dcfe is not on this machine" in one.why for one in found)
     nothing = audited(made, {}, {})
-    assert all("is not here" in one.why for one in nothing)
+    assert all("is not on this machine" in one.why for one in nothing)
 
 
 def test_without_records_there_is_nothing_to_audit(made: Decided, built: dict[str, Stored]) -> None:
