@@ -417,7 +417,7 @@ def _ways(
 
     The simulation needs the tokens of all requests.
     """
-    found = [_simulated("as logged, by the simulation", layout, options, requests)]
+    found = [_simulated("as logged (simulated)", layout, options, requests)]
     if options.checkpoints and (layout.recurrent or layout.window):
         found.append(_simulated("-cms 0", layout, replace(options, spacing=0), requests))
         more = replace(options, spacing=0, checkpoints=4 * options.checkpoints)

@@ -70,7 +70,7 @@ def open_runner(
     programs.names()  # fail before waiting for a GPU
     cache = cache_places()
     with contextlib.ExitStack() as stack:
-        with task("looking at the machine"):
+        with task("querying the machine"):
             machine = stack.enter_context(
                 fit_machine(
                     connection.engine,

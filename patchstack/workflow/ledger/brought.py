@@ -68,7 +68,7 @@ def _check_named(brings: DecidedBrings | None, commits: tuple[Brought, ...], fou
         elif one.unproven and brings is None:
             found.asserted.append(f"switch {what}: that it does something; neither a gate nor a reason is recorded")
         elif one.unproven:
-            found.wrong.append(f"switch {what} has neither a gate that shows it nor a reason to come without")
+            found.wrong.append(f"switch {what} has neither a gate that shows it nor a reason to have none")
 
 
 def _check_gate(given: Material, one: BroughtGate, found: Findings) -> bool:

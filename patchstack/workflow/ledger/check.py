@@ -153,7 +153,7 @@ def _check(
         if given is None:
             return found
         if facts is None:
-            found.asserted.append(f"the series {decision.series}, which patchstack.yaml or its lock does not have")
+            found.asserted.append(f"the series {decision.series}, which is not in patchstack.yaml or has no lock")
         elif check_source(decision, facts, found):
             check_builds(decision, facts, variants, given.builds, found)
         check_verdicts(given, found)
@@ -174,7 +174,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
         if lock is None:
             continue
         if not lock.base_commit.startswith(config.pin):
-            wrong.append(f"{config.name}: its pin is {config.pin[:12]}, and its lock is of {lock.base_commit[:12]}")
+            wrong.append(f"{config.name}: its pin is {config.pin[:12]}, but its lock is for {lock.base_commit[:12]}")
         follow: bool | None = None
         try:
             with task(f"verifying {config.name}"):

@@ -35,7 +35,7 @@ def check_comparisons(
             else f"{drawn} comparisons, drawn again from their runs"
         )
         found.derived.append(what)
-        found.asserted.append("that these were the comparisons that accept: asked for, and really ran")
+        found.asserted.append("that accept: required these comparisons, and that they really ran")
 
 
 def _check(

@@ -44,7 +44,7 @@ def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> boo
     at = [places[commit] for commit in decision.commits if commit in places]
     if len(at) < len(decision.commits) or not at:
         gone = [commit[:12] for commit in decision.commits if commit not in places]
-        found.asserted.append(f"commits that the series does not have now: {', '.join(gone) or 'none are named'}")
+        found.asserted.append(f"commits that are not in the series now: {', '.join(gone) or 'none are named'}")
         return False
     if at != list(range(at[0], at[0] + len(at))):
         found.wrong.append("its commits do not follow each other in the series")
@@ -61,7 +61,7 @@ def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> boo
         case False:
             found.wrong.append("the series does not verify: its trees do not follow from the pin and the patches")
         case None:
-            found.asserted.append("that its trees are what the patches make of the pin: the pin's objects are not here")
+            found.asserted.append("that its trees follow from the pin and the patches: objects of the pin are missing")
     return True
 
 
@@ -161,4 +161,4 @@ def _other_variant(name: str, inputs: Mapping[str, Any], variants: Variants) -> 
     if variant.optional_targets is not None:
         now["optional_targets"] = sorted(set(variant.optional_targets.value))
     other = [key for key, value in now.items() if inputs.get(key) != value]
-    return f"{name} has other {', '.join(other)} now" if other else ""
+    return f"{name} now has different {', '.join(other)}" if other else ""

@@ -180,7 +180,7 @@ def check_verdicts(given: Material, found: Findings) -> None:
     """Derive every verdict again, and compare the results with the steps of the decision."""
     _check_steps(given, found)
     if given.suite is None:
-        found.asserted.append("no gate was asked")
+        found.asserted.append("no gate was required")
         return
     drawn = 0
     for which in PHASES:
@@ -250,16 +250,16 @@ def check_step(
         wrong.append(f"{what}: the outputs give {judgement.actual}, but {step.get('actual')} is recorded")
     elif _LOST.sub("", reason) != (detail := _LOST.sub("", str(step.get("detail")))):
         if given.decision.evidence.get("patchstack") == __version__:
-            wrong.append(f"{what}: the outputs give another reason than {detail[:200]}: {reason[:200]}")
+            wrong.append(f"{what}: the outputs give the reason {reason[:200]!r}, but {detail[:200]!r} is recorded")
         else:
-            found.asserted.append(f"{what}: the words of its reason, by another version of patchstack")
+            found.asserted.append(f"{what}: the wording of its reason, which is from a different version of patchstack")
     if _LOST.search(str(step.get("detail"))) is not None:
         found.asserted.append(f"{what}: that some tries could not be judged")
     if step.get("build") != build:
-        wrong.append(f"{what}: it names another build than {build[:12]}")
+        wrong.append(f"{what}: it names a different build than {build[:12]}")
     used = {one.key for one in judgement.attempts if one.complaint is None}
     if not wrong and used != set(_list(step.get("observations"))):
-        wrong.append(f"{what}: it names other observations than its verdict is drawn from")
+        wrong.append(f"{what}: it names different observations than those of its verdict")
     found.wrong += wrong
     return not wrong
 

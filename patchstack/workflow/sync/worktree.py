@@ -256,7 +256,7 @@ class SyncTree:
             return [f"{path} is still in conflict" for path in unmerged]
         unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
         if named := [path for path in unstaged if path]:
-            return [f"{path} was changed and not added" for path in named]
+            return [f"{path} was changed but not added" for path in named]
         tree = self._git("write-tree", "--missing-ok").decode().strip()
         marked = [f"{path}:{line} is a conflict marker" for path in paths for line in self._markers(path)]
         if marked:
@@ -280,7 +280,7 @@ class SyncTree:
         """
         unmerged = [f"{path} is in conflict" for path, _ in self.unmerged()]
         unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
-        if complaints := unmerged or [f"{path} was changed and not added" for path in unstaged if path]:
+        if complaints := unmerged or [f"{path} was changed but not added" for path in unstaged if path]:
             return complaints
         tree = self._git("write-tree", "--missing-ok").decode().strip()
         now = self.head()

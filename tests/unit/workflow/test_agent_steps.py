@@ -55,7 +55,7 @@ def test_an_agent_that_only_appends_grows_linearly_and_blames_nobody(tmp_path: P
     assert run.growth.quadratic < 0.05 * run.growth.linear
     assert run.unit.startswith("estimated tokens of 4 bytes")
     ways = {one.name: one.processed for one in run.ways}
-    assert ways["append-only"] == ways["as logged, by the simulation"] == sum(one.processed for one in run.steps)
+    assert ways["append-only"] == ways["as logged (simulated)"] == sum(one.processed for one in run.steps)
     assert ways["no cache"] > 2 * ways["append-only"]
 
 
@@ -67,7 +67,7 @@ def test_images_that_become_text_are_blamed_and_make_it_quadratic(tmp_path: Path
     assert {one.blame.change for one in changed if one.blame} == {"lost its image"}
     assert all(one.lost and one.lost > 0 for one in changed)
     ways = {one.name: one.processed for one in run.ways}
-    assert ways["append-only"] < ways["as logged, by the simulation"]
+    assert ways["append-only"] < ways["as logged (simulated)"]
     assert "last 3 images at the end" in ways
 
 
@@ -78,7 +78,7 @@ def test_a_hybrid_model_at_the_defaults_pays_for_each_user_message_twice(tmp_pat
     run = followed(tmp_path, lines, dense=False)
     assert {one.blame.change for one in run.steps if one.blame} == {"is not what the server answered"}
     ways = {one.name: one.processed for one in run.ways}
-    assert ways["-cms 0"] < 0.8 * ways["as logged, by the simulation"]
+    assert ways["-cms 0"] < 0.8 * ways["as logged (simulated)"]
 
 
 def test_an_image_of_unknown_size_is_asked_for(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_edit_stops_behind_a_patch_and_takes_what_was_changed(
     assert quiet.lines() == ["Change 1 of a kernel", "Change 2 of a kernel"]
     (quiet.work / "src/kernel.cu").write_text(kernel({250: "edited"}, of(1, 2)))
     assert patchstack("sync", "--continue") == 1
-    assert "src/kernel.cu was changed and not added" in capsys.readouterr().err
+    assert "src/kernel.cu was changed but not added" in capsys.readouterr().err
     run_git("add", "-A", cwd=quiet.work)
     assert patchstack("sync", "--continue") == 0
     assert quiet.lines() == [f"Change {number} of a kernel" for number in (1, 2, 3)]

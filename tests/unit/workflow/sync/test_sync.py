@@ -266,7 +266,7 @@ def test_what_is_not_resolved_is_not_taken(begun: Moved, patchstack: Patchstack,
     assert "  - src/kernel.cu:20 is a conflict marker" in refused()
     begun.resolve("src/kernel.cu", RESOLVED)
     (begun.work / "src/kernel.cu").write_text(LAST)
-    assert "  - src/kernel.cu was changed and not added" in refused()
+    assert "  - src/kernel.cu was changed but not added" in refused()
     run_git("reset", "-q", "--hard", cwd=begun.work)
     assert "error: 0002 (Change 2 of a kernel) changes nothing" in refused()
     begun.resolve("src/kernel.cu", RESOLVED)
