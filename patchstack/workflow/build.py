@@ -26,7 +26,7 @@ from patchstack.workspace import SeriesConfig, Workspace
 class BuildOrder:
     """The source of a build, with its engine and options.
 
-    `config` is the series of the source. It is None if the source has no series.
+    `config` is the series of the source. It is None if the source does not come from a series.
     """
 
     source: Source

@@ -48,7 +48,7 @@ def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tupl
 
 
 def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) -> Check:
-    """Write the sites that a check found into the workspace file, and return the check.
+    """Write the sites found by a check to the workspace file, and return the check.
 
     The reason and the date are written too. Raises `UsageError` for a kind of check that has no sites. Raises
     `NotHeldError` if the check found no sites or could not be judged.

@@ -71,7 +71,7 @@ class LedgerCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether there are no wrong findings and no problems."""
+        """Whether the ledger has neither wrong findings nor problems."""
         return not self.problems and not any(one.findings.wrong for one in self.decisions)
 
 

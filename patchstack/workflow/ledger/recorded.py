@@ -21,7 +21,7 @@ def in_ci() -> bool:
 
 
 def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
-    """Return the recorded evidence of a workspace that counts here. Return None if no evidence counts."""
+    """Return the evidence in a workspace, if it counts here. Without `signers`, no evidence counts in CI."""
     if signers is not None:
         return signed_evidence(root, signers)
     if in_ci():

@@ -31,7 +31,7 @@ class Parking:
 
     @property
     def told(self) -> str:
-        """The action, in words."""
+        """The action, as text."""
         return f"patch {self.number:04d} {'comes back' if self.back else 'is parked'}"
 
 

@@ -37,7 +37,7 @@ _SHOWN = 20  # number of last lines that are shown of a failing command's output
 
 
 def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
-    """Create the repository, list the patches to bring over, and start."""
+    """Create the repository, list the patches, and start to bring them over."""
     config, objects, tree = work.config, proven.sources.objects, tree_of(state)
     fork, own = proven.sources.fork, None
     if fork is None:

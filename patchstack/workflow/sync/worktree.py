@@ -248,8 +248,8 @@ class SyncTree:
     def resolution(self, head: str, paths: Sequence[str]) -> Resolved | list[str]:
         """Return a person's resolution of a conflict on `head`, or complaints.
 
-        `paths` are the paths that were in conflict. Complaints are about files that are not added or still have
-        markers, and about more than one commit.
+        `paths` are the paths that were in conflict. A complaint names a file that is not added or still contains
+        markers, or reports that HEAD is not the expected commit.
         """
         unmerged = [path for path, _ in self.unmerged()]
         if unmerged:
@@ -275,8 +275,8 @@ class SyncTree:
     def edited(self, head: str, parent: str) -> Resolved | list[str]:
         """Return a person's edit of the newest commit, or complaints.
 
-        The newest commit is `head`, and its parent is `parent`. Complaints are about files that are not added, and
-        about additional commits.
+        The newest commit is `head`, and its parent is `parent`. A complaint names a file that is not added, or reports
+        that HEAD is not the expected commit.
         """
         unmerged = [f"{path} is in conflict" for path, _ in self.unmerged()]
         unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
