@@ -21,7 +21,10 @@ def in_ci() -> bool:
 
 
 def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
-    """Return the evidence in a workspace, if it counts here. Without `signers`, no evidence counts in CI."""
+    """Return the recorded evidence that counts here, or None if no evidence counts.
+
+    With `signers`, only decisions that they signed count. Without `signers`, no evidence counts in CI.
+    """
     if signers is not None:
         return signed_evidence(root, signers)
     if in_ci():
