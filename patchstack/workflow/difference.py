@@ -99,7 +99,7 @@ def _wall_seconds(command: Sequence[str], env: dict[str, str]) -> float:
     seconds = time.monotonic() - began
     if not done.ok:
         last = (done.stderr or done.stdout).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise NotJudged(f"{command[0]} failed with {done.code}: {last[:200]}")
+        raise NotJudged(f"{command[0]} failed with exit status {done.code}: {last[:200]}")
     if line := printed_by_profiler(done.stdout + b"\n" + done.stderr):
         raise NotJudged(f"{command[0]} ran under a profiler: {line}")
     return seconds

@@ -338,7 +338,7 @@ def test_the_difference_is_also_taken_of_another_engines_command(bench: Bench, t
     assert "lacks {tokens}" in bench(*asked, "--command", "sh engine.sh 5").stderr
     assert "is a profiler" in bench(*asked, "--command", "nsys profile sh engine.sh {tokens}").stderr
     assert "nothing to measure" in bench("difference").stderr
-    assert "sh failed with 3" in bench(*asked, "--command", "sh -c 'exit 3' {tokens}").stderr
+    assert "sh failed with exit status 3" in bench(*asked, "--command", "sh -c 'exit 3' {tokens}").stderr
 
 
 def test_a_side_under_a_profiler_is_refused(bench: Bench) -> None:

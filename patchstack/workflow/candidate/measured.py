@@ -124,10 +124,10 @@ def drawn_again(
         directory = unpack(content, root / "comparisons", observations)
         plan = read_plan(directory)
         if problem := tie_problem(plan, Tied(trees=trees, keys=keys), read_builds(directory)):
-            raise ComparisonDamaged(f"comparison {plan.comparison}: {problem}")
+            raise ComparisonDamaged(f"comparison {plan.comparison} cannot be used: {problem}")
         one = _outcome(directory, plan, demand, observations)
         if keys is not None and (problem := programs_problem(one.progress, observations, files)):
-            raise ComparisonDamaged(f"comparison {plan.comparison}: {problem}")
+            raise ComparisonDamaged(f"comparison {plan.comparison} cannot be used: {problem}")
         return one.verdict, one.words
 
 
@@ -227,7 +227,7 @@ def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) 
 
 
 def _files(stored: Stored) -> Mapping[str, str]:
-    """Return the digests of the files of a build."""
+    """Return the digests of a build's files, by name."""
     return programs_of(stored, isolated=False).loaded().all()
 
 

@@ -104,7 +104,7 @@ class Material:
 def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[str, Record]:
     """Return the records that a decision names, by key.
 
-    Wrong records are omitted and reported in `found`.
+    Damaged records and records with a different key are omitted and reported in `found`.
     """
     named = decision.evidence.get("records")
     records = {}
