@@ -131,7 +131,7 @@ def test_a_switch_without_a_gate_needs_a_reason_which_is_recorded(made: Decided)
 
 
 def test_a_reason_that_nothing_needs_is_refused(made: Decided) -> None:
-    with pytest.raises(UsageError, match="every switch of the candidates has a gate, or there is no switch"):
+    with pytest.raises(UsageError, match="the candidates have no switch without a gate"):
         made.accept(made.commit(ROWS, TRAILERS), reason=REASON)
 
 

@@ -111,5 +111,5 @@ def test_what_is_not_here_is_said(made: Decided, built: dict[str, Stored]) -> No
 def test_without_records_there_is_nothing_to_audit(made: Decided, built: dict[str, Stored]) -> None:
     for path in made.ledger.directory.iterdir():
         path.unlink()
-    with pytest.raises(UsageError, match="there is no record to observe again"):
+    with pytest.raises(UsageError, match="no record can be observed again"):
         audited(made, built, {})
