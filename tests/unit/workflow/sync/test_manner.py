@@ -54,7 +54,7 @@ def test_skip_never_loses_a_commit_made_by_hand(colliding: Moved, patchstack: Pa
     for arguments in (("--skip",), ("--drop", "2", "--why", "no"), ("--abort",)):
         assert patchstack("sync", *arguments) == 1
         told = capsys.readouterr().err
-        assert "work made by hand" in told and "--discard" in told
+        assert "made by hand in" in told and "--discard" in told
         assert colliding.git("rev-parse", "HEAD") == mine
     assert patchstack("sync", "--skip", "--discard") == 0
     told = capsys.readouterr().err
