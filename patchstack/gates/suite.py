@@ -155,7 +155,9 @@ def _read_suite(name: str, node: Node, models: Mapping[str, Model]) -> Suite:
         seen.add(gate)
         if kind and kind not in KINDS:
             near = difflib.get_close_matches(kind, KINDS, 1)
-            one.complain("kind", f"{kind!r} is not one of {', '.join(KINDS)}" + (f"; perhaps {near[0]}" if near else ""))
+            one.complain(
+                "kind", f"{kind!r} is not one of {', '.join(KINDS)}" + (f"; perhaps {near[0]}" if near else "")
+            )
         elif kind:
             gpu = one.boolean("gpu") if "gpu" in one.node else None
             settings = kind_of(kind).read(one, models)
