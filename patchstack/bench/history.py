@@ -133,6 +133,6 @@ def _opened(file: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
             yield database
     except (sqlite3.Error, OSError) as error:
         raise NoComparison(
-            f"the history of this machine cannot be used: {file}: {error}",
+            f"cannot use the history of this machine, {file}: {error}",
             hint="remove the file to start a new history; no verdict depends on it",
         ) from error

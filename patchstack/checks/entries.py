@@ -91,5 +91,5 @@ def site_entry(site: Site) -> SiteEntry:
 
 
 def shown(path: Path) -> str:
-    """Return the path of a workspace file as documents show it, with forward slashes."""
+    """Return the path of a workspace file in the form used in documents, with forward slashes."""
     return path.as_posix()

@@ -56,7 +56,7 @@ class Model:
         return sum(one.bytes for one in self.tensors)
 
     def value(self, key: str) -> Value | None:
-        """Return the value of `ARCHITECTURE.key`. Return None if the key is missing."""
+        """Return the value of a key of the model's architecture. Return None if it is missing."""
         return self.keys.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:

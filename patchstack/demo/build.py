@@ -200,7 +200,7 @@ def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:
 class _Repository:
     """A repository that is being created.
 
-    The files of the current branch are in memory. The times of consecutive commits are one hour apart.
+    The files of the current branch are in memory. Consecutive commits are one hour apart.
     """
 
     def __init__(self, path: Path, branch: str, start: _Repository | None = None) -> None:

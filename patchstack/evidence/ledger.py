@@ -224,7 +224,7 @@ class AcceptedBy:
 
 
 def accepted_patches(directory: Path, patches: Path) -> dict[str, AcceptedBy]:
-    """Return the decision that accepted each patch of an exported series, by the patch's file name.
+    """Map the file name of each accepted patch of an exported series to the decision that accepted it.
 
     A patch is omitted if its commit was not accepted, or if the commit has been rewritten since.
     """

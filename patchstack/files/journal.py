@@ -336,7 +336,10 @@ def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
 
 
 def _remove_empty(path: Path) -> None:
-    """Remove a tree of empty directories to make room for a file. The change has already removed its files."""
+    """Remove a directory tree to make room for a file.
+
+    The tree contains only empty directories, because the files in it have already been removed.
+    """
     if path.is_dir() and not path.is_symlink():
         for parent, _, _ in os.walk(path, topdown=False):
             Path(parent).rmdir()

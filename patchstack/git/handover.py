@@ -68,8 +68,8 @@ def _postimages(data: bytes) -> set[str]:
 def every_path(data: bytes) -> set[bytes]:
     """Return every path that a patch file may touch.
 
-    If the patch is too large or has too many backslashes, git lists the paths. If git cannot read the patch, it touches
-    no path.
+    git lists the paths of a patch that is too large or has too many backslashes. The result is empty if git cannot read
+    such a patch.
     """
     if not bulky(data) and data.count(b"\\") <= _MOST_ESCAPES:
         return named_paths(data)

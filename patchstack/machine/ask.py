@@ -1,7 +1,8 @@
 """Run small programs on the machine that has the GPU, and get their exit code and output.
 
-The programs run directly on this machine, over ssh, or in a container if the machine is reachable only through a Docker
-engine. In all three cases, they are small POSIX sh scripts, and the same code reads their output.
+The GPU may be in the local machine or in a remote one. The programs run directly on the local machine, or over ssh on
+the remote one. They run in a container if the machine can be reached only through a Docker engine. In all three cases,
+they are small POSIX sh scripts, and the same code reads their output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find the paths of programs, models and files as the job of a gate sees them."""
+"""Find the paths of programs, models and files inside the job of a gate."""
 
 from __future__ import annotations
 

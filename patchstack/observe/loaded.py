@@ -1,6 +1,6 @@
 """Find the files of a build that a program may load, with their digests.
 
-The key of an observation depends only on these files.
+The key of an observation contains the digests of these files, and of no other files of the build.
 
 A program loads the libraries that it names (`NEEDED`), and the libraries that these libraries name. ggml also loads
 backends at run time, and any program can load a library by a name that it contains or computes. Therefore these files

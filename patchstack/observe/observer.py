@@ -1,7 +1,8 @@
 """Define `Observer`, the interface through which a check runs programs.
 
 A check (a gate or a comparison) runs programs only through an `Observer`, which stores the observations. If an
-observation is already stored, nothing is run, and the check computes its verdict from the stored observation.
+observation is already stored, the program does not run again, and the check computes its verdict from the stored
+observation.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Annotation:
 def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[str]:
     """Yield the commands of annotations, most severe first.
 
-    Each level has at most `shown` annotations. If some are omitted, a notice states their number.
+    Each level has at most `shown` annotations. If some are omitted, a notice says how many.
     """
     for level in Level:
         chosen = [one for one in annotations if one.level is level]

@@ -30,7 +30,7 @@ _WITHOUT_CCACHE = Setting(value=False, origin="--no-ccache")
 class Request:
     """The command-line options.
 
-    None and empty values are resolved from the variant, the workspace and the engine.
+    An option that is None or empty gets its value from the variant, the workspace, the engine or a default.
     """
 
     variant: str | None = None

@@ -72,7 +72,9 @@ class Store:
             )
         if len(found) > 1:
             raise AmbiguousName(
-                f"{prefix} is the start of {len(found)} keys", problems=[stored.key for stored in found]
+                f"build key {prefix} is ambiguous: {len(found)} builds match",
+                problems=[stored.key for stored in found],
+                hint="use more characters of the key",
             )
         return found[0]
 
@@ -87,7 +89,7 @@ class Store:
         try:
             record = msgspec.json.decode((directory / RECORD).read_bytes(), type=BuildDocument)
         except (OSError, msgspec.MsgspecError):
-            return None  # no build exists, or its record is damaged; a damaged build is built again and replaced
+            return None  # no build exists, or its record is damaged; a damaged build is rebuilt and replaced
         return Stored(key=directory.name, directory=directory, record=record)
 
     @contextlib.contextmanager

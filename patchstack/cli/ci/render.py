@@ -107,7 +107,7 @@ def write_issue(directory: Path, issue: Issue) -> None:
 
 
 def given(files: Sequence[Path] | None) -> list[Report]:
-    """Return the documents in the files, or on stdin. Raises `UsageError` if there are no documents."""
+    """Return the documents in the files, or in stdin if no files are given. Raises `UsageError` if none exist."""
     from patchstack.report.documents.read import read_documents
 
     documents: list[Report] = []

@@ -1,7 +1,7 @@
 """Define the commits of the fork.
 
-They add a paged KV cache, a trace and a faster mixture of experts. One commit makes minillm-bench print how much of the
-paged pool is used.
+The commits add a paged KV cache, a trace and a faster mixture of experts. One commit makes minillm-bench print how much
+of the paged pool is used.
 """
 
 from __future__ import annotations

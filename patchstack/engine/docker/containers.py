@@ -234,7 +234,7 @@ def fate(api: Any, name: str) -> tuple[int | None, bool]:
         time.sleep(0.1)
     else:
         return None, False
-    # Ask for events up to two seconds later by the engine's clock, so that the answer includes the latest events.
+    # Request events until two seconds after the engine's current time, so that the answer has the latest events.
     until = int(datetime.fromisoformat(api.info()["SystemTime"]).timestamp()) + 2
     oom = False
     with contextlib.closing(api.events(since=1, until=until, filters={"container": name}, decode=True)) as events:

@@ -82,7 +82,7 @@ class Checked:
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """All attempts of the comparison."""
+        """The attempts of the noise comparison, if it exists, followed by those of the judged comparison."""
         return (*(self.noise.attempts if self.noise is not None else ()), *self.measured.attempts)
 
 

@@ -217,7 +217,7 @@ def rollback_program(
 
 
 def run(settings: RollbackSettings, runner: Observer) -> Judgement:
-    """Run every check that is set. The verdict is the worst verdict of the checks."""
+    """Run every configured check. The verdict is the worst one."""
     findings = []
     if settings.program is not None:
         findings.append(_run_program(settings.program, settings.says, runner))

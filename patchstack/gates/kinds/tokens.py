@@ -276,9 +276,9 @@ def _changed(
 
 
 def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
-    """Return why a build does not produce the ids of a state's reference.
+    """Return why a build does not produce the token ids of a state's reference.
 
-    Return None if the build produces these ids.
+    Return None if the build produces these ids, or if the state has no reference.
     """
     if state.reference is None:
         return None

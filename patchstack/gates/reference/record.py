@@ -72,10 +72,9 @@ def state_of(reference: RecordedReference) -> str:
 
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
-    """Return the entry that names the build for the next KL measurement.
+    """Return a reference that makes the current build the base of the next KL measurement.
 
-    For a gate with `kl`, this is the current build. Return None for a gate without `kl`, and for programs that do not
-    belong to a stored build.
+    Return None for a gate without `kl`, and for programs that do not belong to a stored build.
     """
     if (
         build is None

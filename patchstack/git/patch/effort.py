@@ -62,9 +62,9 @@ class Effort:
 
 
 class Pool:
-    """Additional work that several patches share, in nanoseconds.
+    """The additional work that is still allowed for several patches together, in nanoseconds.
 
-    A hostile series has many patches, so a limit for each patch alone is not enough.
+    A hostile series can have many patches, so a limit for each patch alone is not enough.
     """
 
     __slots__ = ("left",)

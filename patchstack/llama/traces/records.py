@@ -246,7 +246,7 @@ class Summary:
 
     @property
     def dropped(self) -> int:
-        """The number of records that were not written because of the limit."""
+        """The number of records that were not written because of the limit on records."""
         return self.counters.get("dropped", 0)
 
 

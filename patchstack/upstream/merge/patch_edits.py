@@ -35,7 +35,7 @@ class PathEdit:
 
 
 class OwnEdits:
-    """The edits of every patch of a series on the pin."""
+    """The edits that each patch makes when its series is applied to the pin."""
 
     def __init__(self, chain: StrictChain, pin_tree: str) -> None:
         self.chain = chain

@@ -41,7 +41,7 @@ def test_a_build_is_found_under_its_key_and_by_the_start_of_it(tmp_path: Path) -
     assert (found.directory / "bin" / "tool").read_text() == "program"
     assert [stored.key for stored in store.all()] == [OTHER, KEY]
     assert store.named("ab").key == KEY
-    with pytest.raises(UsageError, match="a is the start of 2 keys"):
+    with pytest.raises(UsageError, match="build key a is ambiguous: 2 builds match"):
         store.named("a")
     with pytest.raises(MissingError, match="there is no build ff") as error:
         store.named("ff")
