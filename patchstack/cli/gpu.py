@@ -58,8 +58,8 @@ def status_command(
 ) -> None:
     """Check whether the machine that has the GPU is fit for measurements.
 
-    Also shows the hardware, what its results prove about a GB10, and who holds the lock. Writes nothing. Exits with 0 if
-    the machine is fit, otherwise with 4.
+    Also shows the hardware, what its results prove about a GB10, and who holds the lock. Writes nothing. Exits with 0
+    if the machine is fit, otherwise with 4.
     """
     from patchstack.machine.gpu.lock import look
     from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
