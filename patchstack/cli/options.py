@@ -19,11 +19,9 @@ from patchstack.files.places import cache_directory, cache_places
 
 # Imports at run time would slow down `--help` of every command.
 if TYPE_CHECKING:
+    from patchstack.engine.protocol import Engine
     from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig, Workspace
-
-if TYPE_CHECKING:
-    from patchstack.engine.protocol import Engine
 
 SeriesArgument = Annotated[
     list[str] | None,

@@ -62,9 +62,15 @@ def replace_files(
                 put_in_place(fresh, directory)
             sync_directory(directory.parent)
         except OSError as error:
-            raise NotWritable(f"{directory} cannot be written: {error}; nothing was changed") from error
+            raise NotWritable(f"{directory} cannot be written: {_cause(error)}; nothing was changed") from error
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _cause(error: OSError) -> str:
+    """Return the system's message, and the file that it is about."""
+    place = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
+    return f"{error.strerror or error}{place}"
 
 
 def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]) -> None:
@@ -164,7 +170,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
         steps = _prepare(directory, stage, changes)
     except OSError as error:
         shutil.rmtree(stage, ignore_errors=True)
-        raise NotWritable(f"{directory} cannot be written: {error}; nothing was changed") from error
+        raise NotWritable(f"{directory} cannot be written: {_cause(error)}; nothing was changed") from error
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
         raise
@@ -173,7 +179,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
             _carry_out(directory, stage, steps)
         except OSError as error:
             _take_back(directory, stage, steps, error)
-            raise NotWritable(f"{directory} cannot be written: {error}; nothing was changed") from error
+            raise NotWritable(f"{directory} cannot be written: {_cause(error)}; nothing was changed") from error
         _close(directory, stage)
 
 
@@ -195,7 +201,7 @@ def resume(directory: Path) -> int:
                 _carry_out(directory, stage, steps)
             except OSError as error:
                 raise NotWritable(
-                    f"{directory} cannot be written: {error}",
+                    f"{directory} cannot be written: {_cause(error)}",
                     hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
                 ) from error
             _close(directory, stage)
@@ -282,7 +288,7 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
                 put_in_place(again, path)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is partly written: {cause}; the changes cannot be undone: {error}",
+            f"{directory} is partly written: {_cause(cause)}; the changes cannot be undone: {_cause(error)}",
             hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
         ) from error
     _close(directory, stage)
@@ -293,7 +299,7 @@ def _close(directory: Path, stage: Path) -> None:
         (stage / _JOURNAL).unlink(missing_ok=True)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is written, but the journal cannot be removed: {error}",
+            f"{directory} is written, but the journal cannot be removed: {_cause(error)}",
             hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
         ) from error
     shutil.rmtree(stage, ignore_errors=True)

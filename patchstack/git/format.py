@@ -181,7 +181,7 @@ def _write(
     _git(root, "format-patch", *arguments, f"{base}..{commits[-1].oid}", config=_CONFIG)
     files = sorted(out.iterdir())
     if len(files) != len(commits):
-        raise GitStillAtWork(f"git wrote {len(files)} patches for {len(commits)} commits")
+        raise GitStillAtWork(f"git wrote patches for {len(files)} of {len(commits)} commits")
     texts = [file.read_bytes() for file in files]
     if anchored:
         texts = [_without_functions(text) for text in texts]

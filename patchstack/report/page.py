@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patchstack.causes import PackageMissing
+from patchstack.installed import install_hint
 from patchstack.report.text import printable
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ class Plot:
 def require_pages() -> None:
     """Raise `MissingError` if the template package is not installed. Call this before a long computation."""
     if importlib.util.find_spec("jinja2") is None:
-        raise PackageMissing(
-            "pages need the package jinja2, which is not installed", hint="run: pip install 'patchstack[plots]'"
-        )
+        raise PackageMissing("pages need the package jinja2, which is not installed", hint=install_hint("plots"))
 
 
 def render_page(

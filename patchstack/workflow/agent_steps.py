@@ -493,7 +493,7 @@ def _counted(steps: Sequence[AgentStep], last_images: int, image_tokens: int, *,
     """Return the alternatives that can be computed from the token counts alone."""
     totals = [one.total for one in steps]
     found = [Way(name="no cache", processed=sum(totals), assumption="every step processes its whole prompt")]
-    added = new_tokens(totals, [one.cached for one in steps])
+    added = new_tokens(totals)
     if with_append and added > 0:
         said = f"a step adds {added:,} tokens: the largest addition of any step"
         found.append(

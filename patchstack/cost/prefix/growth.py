@@ -46,7 +46,7 @@ def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return (*found, steps[-1][1]) if steps else ()
 
 
-def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
+def new_tokens(totals: Sequence[int]) -> int:
     """Estimate the number of tokens that a step adds.
 
     The estimate is the largest growth of the prompt from one step to the next. It is 0 for fewer than two steps.

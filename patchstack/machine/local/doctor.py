@@ -116,7 +116,7 @@ def _room(facts: Facts) -> Check:
         group="verify",
         name="cache",
         state=State.OK if enough else State.OPTIONAL,
-        found=f"{_size(free)} free at {facts.cache}",
+        found=f"{_size(free)} free at {facts.cache}" if free is not None else f"{facts.cache}: free space unknown",
         use="fetched repositories, and the builds of the host",
         get=None if enough else "10 GiB are usually enough; set PATCHSTACK_CACHE to use a different disk",
         details={"path": facts.cache, **({"free": free} if free is not None else {})},
