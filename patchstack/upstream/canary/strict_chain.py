@@ -423,8 +423,17 @@ def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
 
 def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
     if diffs is not None:
-        return {path for diff in diffs for path in (diff.old, diff.new) if path is not None}
+        return _paths_of(diffs)
+    if patch.anchored:
+        try:
+            return _paths_of(parse_diffs(patch.data or b""))
+        except Unsupported:
+            return set()  # it applies nowhere
     return every_path(patch.data or b"")
+
+
+def _paths_of(diffs: tuple[FileDiff, ...]) -> set[bytes]:
+    return {path for diff in diffs for path in (diff.old, diff.new) if path is not None}
 
 
 def _crowded(paths: set[bytes]) -> set[bytes]:
