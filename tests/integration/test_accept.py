@@ -214,7 +214,7 @@ def test_a_file_that_says_pass_is_no_option_any_more(toy: Toy, tmp_path: Path) -
     code, _, stderr = accept(toy, "--benchmark", str(result))
     assert code == 2
     assert "error: --benchmark was removed: a file that says PASS proves nothing" in stderr
-    assert "hint: accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml" in stderr
+    assert "hint: set accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml" in stderr
 
 
 def test_a_comparison_that_the_policy_asks_for_is_missing_until_it_ran(toy: Toy) -> None:
@@ -301,7 +301,7 @@ def test_a_rejected_candidate_is_kept_found_and_warned_of(toy: Toy) -> None:
     assert "a rejection needs a reason" in stderr
     code, _, stderr = run(toy, "reject", "product", "--why", "After all.")
     assert code == 2
-    assert "was accepted" in stderr
+    assert "accepted it" in stderr
 
 
 def test_a_suite_whose_gate_cannot_be_judged_is_invalid(toy: Toy) -> None:

@@ -131,8 +131,14 @@ def test_a_file_of_arrivals_has_times_and_lengths(bench: Bench, tmp_path: Path) 
         (("--url", "http://h", "--prefix", "shared:0"), "must be nonce or shared:N"),
         (("--url", "http://h", "--prefix", "shared:128"), "the shared prefix has 128 tokens"),
         (("--url", "http://h", "--slo", "speed=3"), "--slo speed=3: must be one of ttft=MS, tpot=MS, e2e=MS"),
-        (("--url", "http://h", "--engine", "docker"), "are for a server that is started"),
-        (("--url", "http://h", "--api-key-env", "NO_SUCH_NAME"), "the variable NO_SUCH_NAME is not set"),
+        (
+            ("--url", "http://h", "--engine", "docker"),
+            "--server-arg and --env can only be used with --server",
+        ),
+        (
+            ("--url", "http://h", "--api-key-env", "NO_SUCH_NAME"),
+            "NO_SUCH_NAME of --api-key-env is not set",
+        ),
         (("--server", "k"), "needs a model"),
     ],
 )

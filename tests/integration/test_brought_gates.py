@@ -100,7 +100,7 @@ ODD = {
     "a file that never ends": ("{name: new, kind: command, program: look, args: [pipe], must: x}", None),
     "the home": ("{name: new, kind: command, program: look, args: [~/.ssh/id], must: x}", "only"),
     "its own model": ("{name: new, kind: command, program: look, args: ['{model:mine}'], must: x}", "mine"),
-    "a kind that nobody knows": ("{name: new, kind: shell, program: look, must: x}", "none of"),
+    "a kind that nobody knows": ("{name: new, kind: shell, program: look, must: x}", "is not one of"),
     "no gate": ("{name: other, kind: command, program: hello, must: x}", "no suite has the gate new"),
     "two gates": (f"{GOOD.replace('hello', 'new', 1)}\n      - {GOOD.replace('hello', 'new', 1)}", "several suites"),
     "an entry without end": ("&a {name: new, kind: command, program: hello, must: x, more: [*a]}", "cannot be used"),

@@ -124,7 +124,10 @@ def test_rollback_alone(
         (("tokens", "--arg=-np", "--arg=4"), "--arg: -np is set by the gate"),
         (("tokens", "--switch", "SWITCH"), "--switch SWITCH: must be NAME=VALUE"),
         (("rollback", "--check", "all"), "--check: 'all' is not one of program, speculative, reuse"),
-        (("rollback", "--check", "speculative"), "--speculative: with what?"),
+        (
+            ("rollback", "--check", "speculative"),
+            "--speculative: the check needs speculative (arguments of the server)",
+        ),
         (("rollback", "--says", "("), "--says: '(' is not a regular expression"),
     ],
 )

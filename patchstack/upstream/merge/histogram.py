@@ -140,7 +140,13 @@ class _Compared:
         """Compare a region with Myers' diff, because all of its common lines are too frequent."""
         from patchstack.upstream.merge.text import myers
 
-        for edit in myers(b"".join(self.old[first:last]), b"".join(self.new[start:end])):
+        # Numbers stand for the lines, because only their equality counts, and they may lack their newlines.
+        numbers: dict[bytes, int] = {}
+        old, new = (
+            b"".join(b"%d\n" % numbers.setdefault(line, len(numbers)) for line in lines)
+            for lines in (self.old[first:last], self.new[start:end])
+        )
+        for edit in myers(old, new):
             at, to = first + edit.at, start + edit.to
             self._mark(at, at + edit.removed, to, to + edit.added)
 
@@ -206,7 +212,7 @@ class _Compared:
 def histogram(old: Sequence[bytes], new: Sequence[bytes], index: Index | None = None) -> tuple[Edit, ...]:
     """Return the changes between two texts.
 
-    A text is a sequence of lines, including their newlines. An `index` of the old text saves time.
+    A text is a sequence of lines, all with or all without their newlines. An `index` of the old text saves time.
     """
     compared = _Compared(old, new, Index(old) if index is None else index)
     compared.split()

@@ -13,7 +13,7 @@ from patchstack.upstream.canary.strict_chain import StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, compare, merge_edits, without
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch import Picker
-from patchstack.upstream.merge.text import merge_texts
+from patchstack.upstream.merge.text import edits, merge_texts
 from tests.conftest import RunCli
 from tests.support.builders import Changes, RepoBuilder, numbered, write_series
 from tests.support.moving import Steps, kernel, look, moved, states
@@ -57,6 +57,30 @@ def test_edits_laid_over_edits_give_the_merge_of_the_texts() -> None:
         assert replayed(theirs, ours, without(theirs, ours, upstream, patch)) == ours
         collided += not laid.clean
     assert 50 < collided < 550
+
+
+def test_texts_of_frequent_lines_are_compared_like_files_and_merge_like_them() -> None:
+    """A line that occurs more than 64 times splits no text, so Myers' diff compares such regions."""
+    draw = random.Random(4)
+    alphabet = [b"x", b"y", b"}", b""]
+
+    def changed(lines: list[bytes]) -> list[bytes]:
+        found = list(lines)
+        for _ in range(draw.randint(1, 4)):
+            at = draw.randrange(len(found) + 1)
+            found[at : at + draw.randint(0, 3)] = [draw.choice([*alphabet, b"z"]) for _ in range(draw.randint(0, 3))]
+        return found
+
+    for _ in range(60):
+        unit = [draw.choice(alphabet) for _ in range(draw.randint(1, 3))]
+        base = unit * draw.randint(66, 90)
+        ours, theirs = changed(base), changed(base)
+        upstream, patch = compare(base, ours), compare(base, theirs)
+        assert upstream == edits(text(base), text(ours))
+        assert replayed(base, ours, upstream) == ours
+        laid = merge_edits(ours, theirs, upstream, patch)
+        merged = merge_texts(text(base), text(ours), text(theirs), union=True)
+        assert (laid.clean, text(list(laid.lines))) == (merged.clean, merged.text)
 
 
 def test_the_three_way_column_is_the_chain_of_merged_trees(tmp_path: Path) -> None:
