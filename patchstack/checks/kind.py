@@ -20,8 +20,8 @@ class View:
     """The input of a check on one tree.
 
     `files` are the files that the check judges, sorted by path. `others` are additional files that the check needs.
-    `seconds` is the time limit. `engine` returns the engine for commands. It raises an error if the engine cannot be
-    opened.
+    `seconds` is the time limit. `engine` is a function that returns the engine for commands. The function raises an
+    error if the engine cannot be opened.
     """
 
     name: str

@@ -80,7 +80,7 @@ class Check:
     are empty, the check judges the files that the patch touches. With `at_patch`, the check judges the tree after its
     patch instead of the last tree. With `on_upstream`, the check judges upstream without the series. Such a check only
     shows whether the patch can be dropped. `seconds` is the time limit on one tree. `file` and `line` locate the check.
-    `settings` are the settings of its kind.
+    `settings` are the settings for its kind.
     """
 
     name: str

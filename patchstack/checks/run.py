@@ -1,6 +1,6 @@
 """Run checks on trees.
 
-Results are cached by file contents, so files with equal contents are not judged again.
+Results are cached by check and files, so a check does not judge the same file contents again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Checker:
         self._engine: Engine | None = None
         self._known: dict[tuple[str, tuple[TreeFile, ...], tuple[TreeFile, ...]], Found] = {}
         self.judged = 0
-        """How many times files were judged. Cached results are not counted."""
+        """The number of results that were computed. Cached results are not counted."""
 
     def rows(self, checks: Sequence[Check], trees: SeriesTrees) -> tuple[CheckRow, ...]:
         """Return the result of every check on its tree."""
@@ -152,7 +152,7 @@ class Checker:
             seconds=check.seconds,
             engine=self._opened,
         )
-        if kind.name == "command":  # the engine enforces its time limit
+        if kind.name == "command":  # the engine enforces the time limit of a command
             return kind.judge(check.settings, view)
         try:
             with at_most(check.seconds):

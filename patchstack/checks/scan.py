@@ -1,4 +1,4 @@
-"""Search file contents for a pattern. Each blob is searched once, even if many trees contain it."""
+"""Search file contents for patterns. Each blob is searched once for a pattern, even if many trees contain it."""
 
 from __future__ import annotations
 
@@ -108,5 +108,5 @@ def _start(match: re.Match[str], *, grouped: bool) -> int:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern in which `^` and `$` match at every line. Raises `re.error`."""
+    """Compile a pattern in which `^` and `$` match at every line. Raises `re.error` if it is not valid."""
     return re.compile(pattern, re.MULTILINE)

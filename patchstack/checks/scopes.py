@@ -1,8 +1,9 @@
 """Find the function that contains a line of source text, as git does for its hunk headers.
 
 The module uses the indentation of the lines. It does not parse the text, so unbalanced braces in `#if` branches do no
-harm. Like git, it finds the nearest line above that begins with a letter in the first column. If that line opens a
-class or namespace, the module also searches for the nearest indented line above that opens a function.
+harm. Going up from the line, the module collects the lines that enclose it: each is indented less than the one before.
+The outermost of them that opens a function gives the name. The names of the classes and namespaces around the function
+come first.
 
 Limits: the text must be indented in the usual way. A function body in the first column is not assigned to its function.
 Macros that expand to the head of a function are not recognized.
@@ -60,9 +61,9 @@ def scope_at(lines: Sequence[str], line: int) -> str:
 
 
 def _around(lines: Sequence[str], line: int) -> list[int]:
-    """Return the lines that enclose a line, innermost first.
+    """Return the index of a line and the indices of the lines that enclose it, innermost first.
 
-    The first is the line itself. Each further line is above the previous line and indented less.
+    Each next line is above the previous line and indented less.
     """
     found = [line]
     text = lines[line]

@@ -15,7 +15,8 @@ _NOWHERE = "matches the empty string, and therefore matches everywhere"
 def read_pattern(node: Node) -> re.Pattern[str] | None:
     """Return the `pattern:` of an entry.
 
-    Reports a problem and returns None if the pattern is invalid, matches the empty string, or has several groups.
+    Report a problem and return None if the pattern is missing or invalid, matches the empty string, or has several
+    groups.
     """
     text = node.text("pattern", required=True)
     if text is None:
@@ -37,7 +38,7 @@ def read_pattern(node: Node) -> re.Pattern[str] | None:
 def read_sites(node: Node, key: str) -> Sites | None:
     """Return the value of a key that maps paths to lists of names.
 
-    Returns None if the entry does not have the key. Invalid values are reported as problems.
+    Return None if the entry does not have the key. Report invalid values as problems.
     """
     given = node.mapping(key) if key in node.node else None
     if given is None:

@@ -65,7 +65,7 @@ class TreeFiles:
     def select(self, tree: str, selection: Selection) -> tuple[TreeFile, ...]:
         """Return the selected regular files of a tree, sorted by path.
 
-        Raises `MissingObject` if a directory is missing.
+        Raises `MissingObject` if the git object of a directory is missing.
         """
         return self._below(tree, "", selection.key, selection.matches, selection.may_hold)
 
@@ -89,7 +89,7 @@ class TreeFiles:
     def _directory(self, oid: str) -> tuple[tuple[int, str, str], ...]:
         """Return the mode, name and id of each entry of a directory.
 
-        The entries are cached, because every check asks for the same ones.
+        The entries are cached, because all checks read the same directories.
         """
         found = self._entries.get(oid)
         if found is None:

@@ -124,7 +124,7 @@ The commit of CHANGED changes the model's output. The commit of LOST makes a pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """A created demo. `workspace` is the file of the valid workspace, and `pin` is the pin's commit id."""
+    """The paths and the pin of a demo. `workspace` is the file of the valid workspace. `pin` is a commit id."""
 
     root: Path
     workspace: Path

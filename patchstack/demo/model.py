@@ -31,7 +31,7 @@ def model_file(seed: int) -> bytes:
 
 
 def _tensors() -> Iterator[tuple[str, int, int]]:
-    """Yield the name and the numbers of columns and rows of each tensor, in file order.
+    """Yield the name, the number of columns and the number of rows of each tensor, in file order.
 
     The first layer has attention, the second is recurrent, and the third has attention and experts.
     """
@@ -58,8 +58,8 @@ def _tensors() -> Iterator[tuple[str, int, int]]:
 def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
     """Return random weights for one tensor.
 
-    The weights are between -scale and scale. The weights of a norm are larger by 1. Each step is rounded to 32 bits,
-    like a C++ float.
+    The weights are between -scale and scale. The weights of a norm are larger by 1. Intermediate results are
+    rounded to 32 bits, like a C++ float.
     """
     norm = name.endswith("_norm")
     scale = _float32(0.1 if norm else math.sqrt(_float32(3.0 / (1 if name == "tok_embd" else columns))))

@@ -56,7 +56,7 @@ class UnprovenSwitch:
 class DecidedBrings:
     """The gates and switches that the candidates add.
 
-    `unproven` are the switches that no gate tests. `reason` is the reason why they were accepted.
+    `unproven` are the switches that no gate tests. `reason` is the reason why these switches were accepted.
     """
 
     gates: tuple[BroughtGate, ...] = ()

@@ -43,8 +43,8 @@ class Outcome(StrEnum):
 class Candidate:
     """A fork commit that was accepted or rejected.
 
-    `files` are the paths that it changes, including both paths of a rename. `symbols` are the functions, macros and
-    switches in its changed lines. `diff` is its patch as text.
+    `files` are the paths that it changes, including both paths of a rename. `symbols` are the functions, macros,
+    types and environment variables in its changed lines. `diff` is its patch as text.
     """
 
     commit: str
@@ -143,7 +143,7 @@ class Ledger:
     def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
         """Return all valid decisions, newest first, and the problems with the other files.
 
-        A decision is valid if its content matches its name.
+        A decision is valid if its id, which is computed from the content, matches the name of its file.
         """
         found, problems = [], []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
@@ -197,7 +197,7 @@ def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
 
 
 def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
-    """Return the records that decisions of format 2 name, by key.
+    """Map the key of each record that decisions of format 2 name to the record's digest and decision.
 
     If several decisions name a record with the same key, the newest decision counts.
     """

@@ -56,14 +56,17 @@ class NamedRecord:
 
 
 class Recorded:
-    """The records that decisions name, by key."""
+    """The recorded evidence that decisions name. Its records are found by key."""
 
     def __init__(self, evidence: Evidence, named: Mapping[str, NamedRecord]) -> None:
         self.evidence = evidence
         self.named = named
 
     def find(self, key: str) -> tuple[Record, Source] | None:
-        """Return the record with this key and its source. Return None if the record is missing or damaged."""
+        """Return the record with this key and its source.
+
+        Return None if no decision names a record with this key, or if the record is missing or damaged.
+        """
         known = self.named.get(key)
         if known is None:
             return None

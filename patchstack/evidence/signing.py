@@ -91,7 +91,7 @@ def signatures(decision: Decision, directory: Path, signers: Signers | None) -> 
     """Return the signatures of a decision, checked against its content and the list of signers.
 
     Without a list, no signature counts. As for git commits, a key must have been valid when the decision was made. A
-    key that expired later still counts.
+    signature still counts if its key expired later.
 
     Raises `MissingError` if a signature exists and ssh-keygen is not installed.
     """

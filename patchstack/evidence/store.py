@@ -87,7 +87,7 @@ class Evidence:
     """The records in a directory, and their outputs.
 
     Files are named by digest: `records/SHA256.json` and `outputs/SHA256.gz`. Digests come from decisions, which are
-    untrusted. A name that is not a digest is treated as a missing record.
+    untrusted. A string that is not a digest is refused.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -121,7 +121,7 @@ class Evidence:
         return _decoded(content, self.outputs)
 
     def digests(self) -> Iterator[str]:
-        """Return the names of all records, sorted, without reading the files."""
+        """Return the digests of all records, sorted, without reading the files."""
         return _names(self.records, ".json")
 
     def old_keys(self) -> Iterator[str]:

@@ -13,14 +13,14 @@ from patchstack.files.processes import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:
-    """Raise `UsageError` if the directory to create already exists and is not empty."""
+    """Raise `UsageError` if `directory` is a file, or a directory that is not empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise AlreadyExists(f"{directory} already exists", hint="name a directory that does not exist")
 
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block the signals that would end this process. They are delivered at the end of the `with` block."""
+    """Block SIGINT, SIGTERM and SIGHUP. A blocked signal is delivered at the end of the `with` block."""
     waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
     try:

@@ -1,4 +1,4 @@
-"""Change several files of a directory, either completely or not at all.
+"""Change several files of a directory: either all of them, or none.
 
 `replace_files` replaces the whole directory. `install` changes files in place and writes a journal, so that `resume`
 can finish the changes of a killed run.
@@ -68,7 +68,7 @@ def replace_files(
 
 
 def _cause(error: OSError) -> str:
-    """Return the system's message, and the file that it is about."""
+    """Return the message of the operating system, and the path of the affected file if it is known."""
     place = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
     return f"{error.strerror or error}{place}"
 
@@ -202,7 +202,7 @@ def resume(directory: Path) -> int:
             except OSError as error:
                 raise NotWritable(
                     f"{directory} cannot be written: {_cause(error)}",
-                    hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
+                    hint=f"fix the problem, then run 'patchstack apply --resume {directory}'",
                 ) from error
             _close(directory, stage)
         return len(steps)
@@ -255,7 +255,7 @@ def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
     for step in steps:
         if step.staged is None:
             path = directory / step.path
-            # A killed run may have replaced the file by a directory, or a parent directory by a file.
+            # A killed run may have replaced the file with a directory, or a parent directory with a file.
             if not (path.is_dir() and not path.is_symlink()):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     path.unlink()
@@ -288,8 +288,8 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
                 put_in_place(again, path)
     except OSError as error:
         raise NotWritable(
-            f"{directory} is partly written: {_cause(cause)}; the changes cannot be undone: {_cause(error)}",
-            hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
+            f"{directory} is partly written: {_cause(cause)}; undoing the changes failed: {_cause(error)}",
+            hint=f"fix the problem, then run 'patchstack apply --resume {directory}'",
         ) from error
     _close(directory, stage)
 
@@ -300,7 +300,7 @@ def _close(directory: Path, stage: Path) -> None:
     except OSError as error:
         raise NotWritable(
             f"{directory} is written, but the journal cannot be removed: {_cause(error)}",
-            hint=f"correct the cause, then run 'patchstack apply --resume {directory}'",
+            hint=f"fix the problem, then run 'patchstack apply --resume {directory}'",
         ) from error
     shutil.rmtree(stage, ignore_errors=True)
     sync_directory(directory)
@@ -338,7 +338,7 @@ def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
     bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
     parents = [directory.joinpath(*parts[:depth]) for depth in range(1, len(parts))] if not bad else []
     if bad or any(parent.is_symlink() for parent in parents):
-        raise JournalUnusable(f"{stage / _JOURNAL} names {path!r}, outside the directory", hint=f"remove {stage}")
+        raise JournalUnusable(f"{stage / _JOURNAL} names {path!r}, which must not be changed", hint=f"remove {stage}")
 
 
 def _remove_empty(path: Path) -> None:

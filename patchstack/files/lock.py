@@ -1,8 +1,8 @@
 """Lock a file or a directory for one process at a time.
 
-No other module uses `flock`. The kernel releases a lock when every process that has its descriptor has ended or closed
-the descriptor. Therefore the lock of a killed process is released, and a child process that inherits the descriptor
-also holds the lock.
+No other Python code uses `flock`. The kernel releases a lock when every process that has its descriptor has ended or
+closed the descriptor. Therefore the lock of a killed process is released, and a child process that inherits the
+descriptor also holds the lock.
 """
 
 from __future__ import annotations
@@ -106,9 +106,10 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 
 GRACE = 2.0
-"""How long the lock of a directory may remain held after its process was killed, in seconds.
+"""How long to wait for the lock of a directory, in seconds.
 
-A new child process has the descriptor, and therefore the lock, until it executes its program.
+The process that took the lock may have been killed. Its lock remains held while a child process that it just created
+still has the descriptor: until the child process executes its program.
 """
 
 

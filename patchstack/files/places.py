@@ -78,7 +78,10 @@ class CachePlaces:
 
 
 def cache_directory() -> Path:
-    """Return the directory in `PATCHSTACK_CACHE`. If it is not set, return the platform's cache directory."""
+    """Return the cache directory.
+
+    This is the value of the environment variable `PATCHSTACK_CACHE`, or else the platform's cache directory.
+    """
     named = os.environ.get("PATCHSTACK_CACHE")
     if named:
         return Path(named)

@@ -1,12 +1,13 @@
 """Read the processes of this machine, and check whether the owner of a leftover file has ended.
 
-No other module reads `/proc`. On a system without `/proc`, its files are treated as empty. Reading all processes must
-be fast: code that ends a session must see a process before that process forks again.
+No other Python code reads the files of other processes in `/proc`. On a system without `/proc`, all functions except
+`cpuinfo` treat these files as empty. Reading all processes must be fast: code that ends a session must see a process
+before that process forks again.
 
 A process number is valid only in one PID namespace. A container does not see the processes of other containers or of
 the host, but can share a cache with them. Therefore files that could be left over have a tag in their names. The tag
-contains the process number and the id of the place where that number is valid (see `here`). If this process is in the
-same place, an unused number proves that the owner has ended. Otherwise, only the age of the file counts.
+contains the process number and the id of the place where that number is valid (see `here`). If the reader of the
+tag is in the same place, an unused number proves that the owner has ended. Otherwise, only the age of the file counts.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def _listening(pid: int) -> set[int]:
 
 
 def shows_every_process() -> bool:
-    """Return whether the processes of other users are visible. They are hidden if `/proc` has the option `hidepid`."""
+    """Return whether the processes of other users are visible. They are hidden if `/proc` is mounted with `hidepid`."""
     return Path(_PROC, "1").exists()
 
 
@@ -207,7 +208,7 @@ def here() -> str:
 
 
 def left_behind(tagged: str, path: Path) -> bool:
-    """Return whether a file or directory belongs to a process that has certainly ended.
+    """Return whether a file or directory belongs to a process that counts as ended (see `is_gone`).
 
     `tagged` is the tag in the name. If it is not a valid tag, return False.
     """
@@ -219,7 +220,7 @@ def left_behind(tagged: str, path: Path) -> bool:
 
 
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
-    """Return whether a process has certainly ended.
+    """Return whether a process counts as ended.
 
     `place` is None if the file name comes from an earlier version. `silent` is the time since the process last wrote,
     in seconds. If a new process has the same number, the old process counts as running.
@@ -243,7 +244,7 @@ def _in_use(pid: int) -> bool:
 
 
 def _silence(path: Path) -> float:
-    """Return the number of seconds since a file, or a file in a directory, was last written.
+    """Return the number of seconds since a file or a directory tree was last changed.
 
     Return 0 if the file or directory is missing or unreadable.
     """

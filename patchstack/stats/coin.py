@@ -25,7 +25,7 @@ from math import comb
 
 
 def e_value(n: int, k: int) -> float:
-    """Return E for k wins in n tosses; 1.0 if n is 0. Raises `ValueError` if k is not between 0 and n."""
+    """Return E for k wins in n tosses. E is 1.0 if n is 0. Raises `ValueError` if k is not between 0 and n."""
     if not 0 <= k <= n:
         raise ValueError(f"k must be between 0 and {n}, not {k}")
     return _of(n)[k]
@@ -38,7 +38,7 @@ def exact(n: int, k: int) -> Fraction:
 
 @functools.cache
 def least_wins(n: int, alpha: float) -> int | None:
-    """Return the smallest number of wins in n tosses for which E reaches 1/alpha; None if n wins are not enough."""
+    """Return the smallest number of wins in n tosses for which E reaches 1/alpha, or None if n wins are not enough."""
     return next((k for k, value in enumerate(_of(n)) if value * alpha >= 1), None)
 
 

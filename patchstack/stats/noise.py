@@ -29,7 +29,7 @@ def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
     """Return the noise of A/A pairs.
 
     `xs` contains ln(B/A) of each pair. `coins` contains +1 for a pair in which B ran second, and -1 for a pair in which
-    A did. Raises `ValueError` if there are no pairs, or if the numbers of values and coins differ.
+    A ran second. Raises `ValueError` if there are no pairs, or if the numbers of values and coins differ.
     """
     if not xs or len(xs) != len(coins):
         raise ValueError("each pair needs a coin, and there must be at least one pair")
@@ -43,7 +43,10 @@ def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
 
 
 def _autocorrelation(values: Sequence[float]) -> float | None:
-    """Return the correlation of consecutive values; None if there are fewer than four values, or if all are equal."""
+    """Return the correlation of consecutive values.
+
+    Return None if there are fewer than four values, or if all values are equal.
+    """
     if len(values) < 4:
         return None
     mean = sum(values) / len(values)

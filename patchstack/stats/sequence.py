@@ -1,8 +1,8 @@
 """Compute the e-values, the estimate and the confidence interval of one row, after every pair.
 
-For a pair, x is ln(B/A). The coin s is +1 if B ran second, −1 if A did. v is the predicted effect of running second
-(see `slot`). If the true effect of B is b, the remainder x − b comes from the machine alone. Given all earlier pairs,
-sign(x − b − s·v) is then a fair coin, whatever the machine does, as long as the machine does not know s.
+For a pair, x is ln(B/A). The coin s is +1 if B ran second, and −1 if A ran second. v is the predicted effect of running
+second (see `slot`). If the true effect of B is b, the remainder x − b comes from the machine alone. Given all earlier
+pairs, sign(x − b − s·v) is then a fair coin, whatever the machine does, as long as the machine does not know s.
 
 The statement "the effect is above b" wins a pair if x − s·v > b. A tie counts as a loss. The module `coin` computes
 the e-value from the wins. The statement is proven once its e-value has reached 1/alpha after any pair.
@@ -41,8 +41,8 @@ class Evidence:
     def __init__(self, xs: Sequence[float], coins: Sequence[int]) -> None:
         """Subtract the predicted effect of running second from x = ln(B/A) of each pair.
 
-        `coins` contains +1 for a pair in which B ran second, and -1 for a pair in which A did. Raises `ValueError` if
-        an x is not finite, or if an x does not have a coin of +1 or -1.
+        `coins` contains +1 for a pair in which B ran second, and -1 for a pair in which A ran second. Raises
+        `ValueError` if an x is not finite, if the numbers of values and coins differ, or if a coin is not +1 or -1.
         """
         if not all(map(math.isfinite, xs)):
             raise ValueError("a ratio is not finite")
@@ -67,7 +67,7 @@ class Evidence:
         return sum(one > bound if above else one < bound for one in self.cleaned)
 
     def estimate(self) -> float | None:
-        """Return the Hodges-Lehmann estimate of the effect; None if there are no pairs."""
+        """Return the Hodges-Lehmann estimate of the effect, or None if there are no pairs."""
         return hodges_lehmann(self.cleaned) if self.cleaned else None
 
     def interval(self, alpha: float) -> Interval:
@@ -87,10 +87,10 @@ class Evidence:
 
 
 def pairs_needed(wins: int, pairs: int, alpha: float, *, most: int = 1000) -> int | None:
-    """Return the total number of pairs after which a statement is proven if its share of wins stays the same.
+    """Return the total number of pairs that a proof of a statement needs.
 
-    `wins` and `pairs` are the numbers so far. If `pairs` is 0, all pairs are assumed to be won. Return None if `most`
-    pairs are not enough.
+    The share of wins is assumed to stay the same. `wins` and `pairs` are the numbers so far. If `pairs` is 0, all pairs
+    are assumed to be won. Return None if `most` pairs are not enough.
     """
     for number in range(pairs, most + 1):
         expected = wins + round((number - pairs) * wins / pairs) if pairs else number

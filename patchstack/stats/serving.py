@@ -26,9 +26,9 @@ class Stream:
 
     `sent` is the time at which the client sent the request. Latencies are measured from `start`: the planned time in an
     open loop, and `sent` otherwise. `times` contains the arrival time of each chunk with content. It is never empty.
-    `counts` contains the total number of tokens that the server reported at each of these chunks. `ended` is the time
-    at which the response ended. `tokens` is the number of generated tokens, and `prompt` is the number of prompt
-    tokens. A number that the server did not report is None.
+    `counts` contains, for each of these chunks, the total number of tokens so far, as reported by the server. `ended`
+    is the time at which the response ended. `tokens` is the number of generated tokens, and `prompt` is the number of
+    prompt tokens. A number that the server did not report is None.
     """
 
     start: int
@@ -89,8 +89,8 @@ class Stream:
     def token_gaps(self) -> tuple[float, ...] | None:
         """Inter-token latencies (ITL), in ns.
 
-        Each gap is divided by the number of tokens in the chunk that ends it, and repeated for each of these tokens.
-        None if the number of tokens in a chunk is unknown.
+        Each inter-chunk latency is divided by the number of tokens in its second chunk. The result occurs once for each
+        of these tokens. None if the number of tokens in a chunk is unknown.
         """
         counts = self.chunk_tokens
         if counts is None:
@@ -111,7 +111,7 @@ class Spread:
 
 
 def spread(values: Sequence[float], unit: float = 1.0) -> Spread | None:
-    """Return a summary of values, each divided by `unit`; None if there are no values."""
+    """Return a summary of values, each divided by `unit`. Return None if there are no values."""
     if not values:
         return None
     ordered = sorted(value / unit for value in values)
@@ -240,9 +240,9 @@ def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
 
 
 def in_flight(streams: Sequence[Stream]) -> tuple[tuple[int, int, int], ...]:
-    """Return how many streams are waiting and decoding over time, as (time in ns, waiting, decoding).
+    """Return the numbers of waiting and decoding streams over time, as (time in ns, waiting, decoding).
 
-    There is one entry for each time at which a request is sent or the first or last token of a stream arrives. A
+    There is one entry for each time at which a request is sent, or the first or last token of a stream arrives. A
     waiting stream has no token yet. A decoding stream has its first token, but not its last.
     """
     changes: dict[int, list[int]] = {}

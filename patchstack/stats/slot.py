@@ -1,11 +1,11 @@
 """Predict the effect of running second from earlier pairs, and subtract it.
 
-A pair has a value x = ln(B/A) and a coin s: +1 if B ran second, −1 if A did. If the second run of a pair is slower on a
-machine, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, x is
-corrected to x − s·v. The result is valid for every v that depends only on earlier pairs (see `sequence`). A bad
+A pair has a value x = ln(B/A) and a coin s: +1 if B ran second, −1 if A ran second. If the second run of a pair is
+slower on a machine, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable,
+x is corrected to x − s·v. The result is valid for every v that depends only on earlier pairs (see `sequence`). A bad
 prediction reduces statistical power, but the error rate is still at most alpha.
 
-Five predictions compete: 0, the median effect of running second, and the effect of running second 1, 2 or 4 pairs
+Five predictions compete: 0, the median effect of running second, and the effect in the pair 1, 2 or 4 pairs
 earlier (for machines whose speed changes periodically). The prediction with the smallest error so far is used. The
 first `UNTOUCHED` pairs are not corrected. Each prediction also estimates the effect of B from the same earlier pairs,
 because this effect must be subtracted from x to find the effect of running second.

@@ -46,7 +46,7 @@ class Evidence:
 def evidence(first: Reading, second: Reading) -> tuple[Evidence, ...]:
     """Return the properties of the workload that both logs show.
 
-    Properties that may differ between builds or switches are omitted: routes, types, memory, times, and the rows that
+    Properties that a different build or switch may change are omitted: routes, types, memory, times, and the rows that
     speculation adds.
     """
     return (*_settings(first, second), *_tokens(first, second), *_weights(first, second))
@@ -85,7 +85,10 @@ def _tokens(first: Reading, second: Reading) -> Iterator[Evidence]:
 
 
 def _weights(first: Reading, second: Reading) -> Iterator[Evidence]:
-    """Yield the shapes of weights as evidence. In the same model, weights with the same name have the same shape."""
+    """Yield whether the weights that both logs name have the same shapes.
+
+    If both logs come from the same model, a weight has the same shape in both.
+    """
     mine, theirs = _shapes(first), _shapes(second)
     both = sorted(mine.keys() & theirs.keys())
     if both:
@@ -113,7 +116,7 @@ def _shapes(reading: Reading) -> dict[tuple[str, str], str]:
 class Change(StrEnum):
     """How the number of calls changes from the first log to the second.
 
-    `UNSEEN` means that one log has no record of the calls, but that its records are incomplete.
+    `UNSEEN` means that one log has no record of the calls. Its records are incomplete, so the calls may have occurred.
     """
 
     SAME = "same"
@@ -145,10 +148,10 @@ class Pair:
 class Comparison:
     """The comparison of two logs.
 
-    `routes` contains a pair for each route, and `shapes` contains a pair for each route and shape. `only_first` and
-    `only_second` name the traces that are in only one log. `bounded` names the traces with incomplete records in at
-    least one log. `replayed` contains the numbers of replayed CUDA graphs in the first and the second log. It is None
-    if one of them is unknown.
+    `routes` contains a pair for each route, and `shapes` contains a pair for each route and shape. `only_first` names
+    the traces of routes that only the first log has, and `only_second` those that only the second log has. `bounded`
+    names the traces whose records are incomplete in at least one log. `replayed` contains the numbers of replayed CUDA
+    graphs in the first and the second log. It is None if one of the numbers is unknown.
     """
 
     evidence: tuple[Evidence, ...]
@@ -161,7 +164,7 @@ class Comparison:
 
     @property
     def differing(self) -> tuple[Evidence, ...]:
-        """The properties of the workloads that differ."""
+        """The properties that differ between the two workloads."""
         return tuple(one for one in self.evidence if not one.same)
 
     @property
@@ -185,7 +188,7 @@ class Comparison:
 
 
 def compare(first: Reading, second: Reading) -> Comparison:
-    """Compare two logs. Raises `UsageError` if the logs have no common trace of routes."""
+    """Compare two logs. Raises `UsageError` if the logs have no common trace of routes or shapes."""
     mine, theirs = ({one.name: one for one in log.traces if has_routes(one)} for log in (first, second))
     both = [name for name in mine if name in theirs]
     if not both:

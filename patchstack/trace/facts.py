@@ -62,7 +62,8 @@ def figures_of(trace: Trace) -> Figures | None:
     """Return the figures of a trace.
 
     If the trace has a summary, the figures come from the summary, because it counts everything. Otherwise they are
-    computed from the records. Return None if there is no summary and records came after the table was full.
+    computed from the records. Return None if there is no summary and the trace's table of shapes was too small for all
+    records.
     """
     if trace.summaries:
         return summed(trace.summaries)
@@ -167,7 +168,7 @@ def _of_log(log: Log, denied: Sequence[LogCheck]) -> Iterator[Fact]:
 
 
 def acceptance_note(line: Acceptance) -> str:
-    """Return the counts and the mean length from which a draft acceptance is computed.
+    """Return the counts of a draft acceptance, and the mean length if the log shows the acceptance rates.
 
     Example: `7,372 of 9,340; mean length 3.335 = 1 + 0.877 + 0.767 + 0.691`.
     """

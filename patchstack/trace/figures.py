@@ -51,7 +51,7 @@ def work_of(trace: str, values: Mapping[str, Value]) -> Work:
     try:
         return make(numbers, types)
     except KeyError:
-        return NONE  # records that came after the table was full have no shape
+        return NONE  # a record that exceeds the table of shapes has no shape
 
 
 def _bytes(*parts: int | None) -> int | None:
@@ -124,7 +124,7 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, int], Mapping[str, str]], Work]] = 
 
 _About = Callable[[Cell], str]
 DECODE_TOKENS = 128
-"""A call with at most this many tokens counts as decode. The notebook uses the same limit, for 128 streams."""
+"""A call with at most this many tokens counts as decode. One fork's notebook uses the same limit, for 128 streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,8 @@ class Row:
     """The calls with the same `route` and the same `about`.
 
     `route` includes the types. `about` is a shape or the tensors; it is empty in a row for a whole route. `share` is
-    the share of all calls of the trace. `decode` and `prefill` are the numbers of decode and prefill calls (see
-    `DECODE_TOKENS`). Both are None if the trace does not record the number of tokens.
+    the row's share of all calls of the trace, from 0 to 1. `decode` and `prefill` are the numbers of decode and prefill
+    calls (see `DECODE_TOKENS`). Both are None if the trace does not record the number of tokens.
     """
 
     trace: str
@@ -186,7 +186,7 @@ def shape_text(trace: Trace, cell: Cell) -> str:
 
 
 def tensor_text(trace: Trace, cell: Cell) -> str:
-    """Return the tensors of a call, for example `blk.N.attn_q.weight -> Qcur-N`."""
+    """Return the names of the tensors of a call, for example `blk.N.attn_q.weight -> Qcur-N`."""
     names = {key: str(value) for key, value in _pairs(trace, cell) if key in TENSOR_KEYS and value != "-"}
     sources = " + ".join(names[key] for key in ("src0", "src1") if key in names)
     # Show only the weight: it identifies a multiplication, but several multiplications share the same activation.
@@ -230,7 +230,7 @@ def by_tensor(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
 
 
 def spread_of(rows: Sequence[Row]) -> Spread | None:
-    """Return the distribution of calls over rows; None if there are no calls."""
+    """Return the distribution of calls over rows. Return None if there are no calls."""
     return spread({f"{row.route} {row.about}".strip(): row.calls for row in rows})
 
 

@@ -56,7 +56,10 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
 def files_of(paths: Sequence[str]) -> list[str]:
     """Return the files for the given paths.
 
-    A directory is replaced by all files below it. Hidden files, hidden directories and symbolic links are skipped.
+    A directory is replaced by the regular files in it, at any depth. Hidden files, hidden directories and symbolic
+    links are skipped.
+
+    Raises `MissingError` if a directory contains no files or cannot be read, and `UsageError` if a file is given twice.
     """
     files: list[str] = []
     for path in paths:
@@ -71,7 +74,9 @@ def files_of(paths: Sequence[str]) -> list[str]:
     for name in files:
         real = name if name == STDIN else os.path.realpath(name)
         if real in seen:
-            raise BadPath(f"{name} is given twice", hint="name each log once: its records would be counted twice")
+            raise BadPath(
+                f"{name} is given twice", hint="name each log once, so that its records are not counted twice"
+            )
         seen[real] = name
     return files
 
@@ -163,7 +168,7 @@ def verdict_of_finding(finding: LogCheck) -> Verdict:
 
 
 def verdict_of_answer(answer: Answer) -> Verdict:
-    """Return the verdict of an expectation.
+    """Return the verdict for the answer to an expectation.
 
     PASS means that the log shows what was expected. FAIL means that it shows the opposite. INVALID means that it shows
     neither.
@@ -261,7 +266,7 @@ def read_traced(
         lines = f"{reading.lines:,} line{'' if reading.lines == 1 else 's'}"
         raise TraceUnreadable(
             f"no known record or llama.cpp line in {names} ({lines})",
-            hint="set a switch such as LLAMA_LAYOUT_TRACE=1000000, and redirect standard error with 2> LOG",
+            hint="set a switch such as LLAMA_LAYOUT_TRACE=1000000, and redirect standard error with '2> LOG'",
         )
     found = findings(reading)
     return Traced(

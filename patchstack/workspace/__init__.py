@@ -1,6 +1,6 @@
 """Read and check `patchstack.yaml` once.
 
-Every error names its line, and all errors are reported together.
+Every error message contains the line number of the error. All errors are reported together.
 """
 
 from patchstack.workspace.model import (

@@ -46,8 +46,11 @@ class LintPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A waiver of findings. `rule` is the rule whose findings are accepted, and `why` is the reason. `patch` is the
-    number of the patch; None means every patch. `file` and `line` are the location of the waiver."""
+    """A waiver of findings.
+
+    `rule` is the rule whose findings are accepted, and `why` is the reason. `patch` is the number of the patch; None
+    means every patch. `file` and `line` are the location of the waiver.
+    """
 
     rule: str
     patch: int | None
@@ -58,8 +61,10 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantConfig:
-    """A build variant, as written in the file. Values that are None or empty are inherited from the variant that it
-    `extends`.
+    """A build variant, as written in the file.
+
+    If a value is None, the variant inherits it from the variant in `extends`. The definitions in `cmake` and `compile`
+    are added to the inherited ones.
 
     - `abstract`: the variant exists only to be extended.
     - `arch`: a CUDA architecture in CMake's notation (`121a-real`).
@@ -138,7 +143,7 @@ class Workspace:
 
     `models`, `suites`, `workloads` and `accept` are validated later, by the code that uses them. `policy` describes the
     trusted source of the settings; it is None if the settings come from `path`. With a policy, `words` is the trusted
-    file that was read, and `not_used` lists the settings in which `path` differs from this file.
+    file that was read, and `not_used` lists the settings in which `path` differs from the trusted file.
     """
 
     path: Path
@@ -159,8 +164,10 @@ class Workspace:
 
     @property
     def words_file(self) -> Path:
-        """The file from which the settings were read. Files that the settings name are relative to the directory of
-        this file."""
+        """The file from which the settings were read.
+
+        The paths of other files in the settings are relative to its directory.
+        """
         return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 20
-"""The maximum size of a file that a person writes, in bytes. The file is untrusted, and a larger file takes too long to
-parse."""
+"""The default size limit of `read_yaml`, in bytes.
+
+Files that people write are much smaller. An untrusted file that is larger might take too long to parse.
+"""
 
 
 def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> Any:
@@ -50,8 +52,10 @@ def read_yaml(path: Path, *, comments: bool = True, largest: int = LARGEST) -> A
 
 
 def as_if_read(value: Any) -> Any:
-    """Convert JSON to the form that `read_yaml` returns. Every mapping gets the line number 1. Raises `RecursionError`
-    if the nesting is too deep."""
+    """Convert parsed JSON to the form that `read_yaml` returns.
+
+    Every mapping gets the line number 1. Raises `RecursionError` if the nesting is too deep.
+    """
     from ruamel.yaml.comments import CommentedMap
 
     if isinstance(value, list):
@@ -76,7 +80,7 @@ class Node:
         self.used: list[str] = []
 
     def complaining_to(self, problems: list[str]) -> Node:
-        """Return a node for the same mapping that adds its problems to a new list."""
+        """Return a node for the same mapping. The new node adds its problems to the list `problems`."""
         return Node(self.node, self.path, self.where, problems)
 
     def complain(self, key: str | None, text: str) -> None:
@@ -117,8 +121,10 @@ class Node:
         return self._as_mapping(key, value) if value is not None else None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of strings, which may be empty. Return None if the key is missing or its value is not a list of
-        strings."""
+        """Return the strings in the list at a key. The list may be empty.
+
+        Return None if the key is missing. Report a value that is not a list of strings, and return None.
+        """
         value = self._get(key, False)
         if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
             return None if value is None else tuple(map(str, value))
@@ -149,8 +155,10 @@ class Node:
         return tuple(found)
 
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Return the names and values of a mapping as pairs of strings. `true` becomes ON and `false` becomes OFF, as
-        in CMake."""
+        """Return the names and values of a mapping as pairs of strings.
+
+        `true` becomes ON and `false` becomes OFF, as in CMake.
+        """
         node = self.mapping(key)
         found = []
         for name in node.node if node is not None else ():
@@ -162,7 +170,7 @@ class Node:
         return tuple(found)
 
     def items(self, key: str) -> list[Node]:
-        """Return the mappings in a list. Report the entries that are not mappings."""
+        """Return the entries of the list at a key as nodes. Report the entries that are not mappings."""
         value = self._get(key, False)
         if not isinstance(value, list):
             if value is not None:
@@ -210,8 +218,10 @@ class Node:
 
 
 def _brief(value: object) -> str:
-    """Return a short form of a value for a message. Lists and mappings are not shown, because YAML aliases can make
-    them huge."""
+    """Return a short form of a value for a message.
+
+    The contents of lists and mappings are not shown, because YAML aliases can make them huge.
+    """
     if isinstance(value, list):
         return "a list"
     return "a mapping" if isinstance(value, dict) else repr(value)[:80]

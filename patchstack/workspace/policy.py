@@ -19,9 +19,9 @@ from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})
-"""The keys of a series that the head may change. All other keys are policy."""
+"""The keys of a series whose values come from the head. All other keys are policy."""
 _KEPT_HERE = ("ledger", "evidence", ".patchstack")
-"""Files and directories beside the workspace file. Commands read and write them."""
+"""The directories next to the workspace file that commands read and write."""
 _NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})
 _LONGEST = 120
 _MOST_TOLD = 10
@@ -30,9 +30,10 @@ _MOST_TOLD = 10
 def governed(head: Path, policy: Path, origin: str) -> Workspace:
     """Return a workspace with the settings of the file `policy` and the pins of the file `head`.
 
-    `origin` describes the source of `policy`. Files that the settings name are relative to the directory of `policy`.
-    Repositories, patches, lock, ledger and evidence are relative to the directory of `head`. Raises `ConfigError` for a
-    file that cannot be used, and for files of the head that are outside the workspace.
+    `origin` describes the source of `policy`. The paths of repositories, patches, lock, ledger and evidence are
+    relative to the directory of `head`. The paths of other files in the settings are relative to the directory of
+    `policy`. Raises `ConfigError` for a file that cannot be used, and for files of the head that are outside the
+    workspace.
     """
     refuse_outside(head, head.parent, "the settings of the change")
     for name in _KEPT_HERE:
@@ -48,7 +49,7 @@ def governed(head: Path, policy: Path, origin: str) -> Workspace:
 
 
 def refuse_outside(path: Path, root: Path, what: str) -> None:
-    """Raise `ConfigError` if a path is outside a directory or in its `.git`.
+    """Raise `ConfigError` if a path is outside the directory `root` or in a `.git` directory.
 
     Symbolic links are followed. All links below the path are checked too. A link loop is refused. `what` describes the
     files in the message.
@@ -63,9 +64,9 @@ def refuse_outside(path: Path, root: Path, what: str) -> None:
 
 
 def leads_out(path: Path, root: Path) -> bool:
-    """Return whether a path is outside a directory or in its `.git`.
+    """Return whether a path is outside the directory `root` or in a `.git` directory.
 
-    Symbolic links are followed. A link loop counts as outside. `.git` is refused because the configuration of a
+    Symbolic links are followed. A link loop counts as outside. So does `.git`, because the git configuration of a
     checkout may contain a token.
     """
     inside, within = os.path.realpath(root), os.path.realpath(path)
@@ -83,7 +84,10 @@ def _links_out(path: Path, root: Path) -> Iterator[Path]:
 
 
 def named_files(policy: Path) -> Iterator[str]:
-    """Yield every string in a workspace file that could be a file name."""
+    """Yield every string in a workspace file that could be a file name.
+
+    The values of `patches`, `upstream`, `fork` and `pin` are skipped, because they are not names of files.
+    """
     pending: list[Any] = [read_yaml(policy, comments=False)]
     while pending:
         value = pending.pop()
@@ -98,7 +102,7 @@ def named_files(policy: Path) -> Iterator[str]:
 def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
     """Yield the differences between the trusted document and the head's document, one per key.
 
-    Keys that the head may change are skipped. Entries of a list are compared by name if all of them have names.
+    Keys that the head may change are skipped. List entries are compared by name if each has a different name.
     """
     by_name = _by_name(trusted), _by_name(head)
     if by_name[0] is not None and by_name[1] is not None:

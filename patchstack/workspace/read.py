@@ -198,8 +198,10 @@ def read_variants(top: Node) -> tuple[VariantConfig, ...]:
 
 
 def parse_size(text: str) -> int | None:
-    """Parse a size such as `16GiB`, `16G`, `512M` or a plain number. Return it in bytes. Units are powers of 1024.
-    Return None for any other string."""
+    """Return a size in bytes, parsed from text such as `16GiB`, `16G`, `512M` or a plain number.
+
+    Units are powers of 1024. Return None for any other text.
+    """
     match = _SIZE.match(text.strip())
     if match is None:
         return None
@@ -208,7 +210,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_time(text: str) -> float | None:
-    """Parse a time such as `90s`, `30m` or `4h`. Return it in seconds. Return None for any other string."""
+    """Return a time in seconds, parsed from text such as `90s`, `30m` or `4h`. Return None for any other text."""
     match = _TIME.match(text.strip())
     return None if match is None else float(match.group(1)) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match.group(2)]
 

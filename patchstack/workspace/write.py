@@ -100,7 +100,7 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
     try:
         entry = next(one for one in document["series"][series]["checks"] if one["name"] == check)
     except (KeyError, TypeError, StopIteration) as error:
-        raise WorkspaceNotChanged(f"{path} has no check {check} in series {series}") from error
+        raise WorkspaceNotChanged(f"cannot write the sites: {path} has no check {check} in series {series}") from error
     entry.fa.set_block_style()
     entry["recorded"] = note
     written = CommentedMap()
@@ -120,8 +120,11 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
 
 
 def _scalar(value: str, quote: str) -> str:
-    """Return a string as YAML. `quote` is the quotation mark of the old value. If it is empty, the string is quoted
-    only if YAML might read it as a different value."""
+    """Return a string as a YAML scalar.
+
+    `quote` is the quotation mark around the old value, or empty. If it is empty, the string is quoted only if YAML
+    might read the plain string as a different value.
+    """
     plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
     number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
     if quote or not plain or number or value.startswith("-"):
@@ -138,8 +141,10 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _written(place: str | Path) -> str:
-    """Convert a path or URL to the text for a workspace file in the current directory. A path is made relative if it
-    goes up at most two directories, and absolute otherwise."""
+    """Convert a path or URL to the text for a workspace file in the current directory.
+
+    A path becomes relative if the relative path goes up at most two directories. Otherwise, it becomes absolute.
+    """
     text = str(place)
     if is_url(text):
         return text

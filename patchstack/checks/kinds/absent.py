@@ -8,7 +8,7 @@
         src/llama-kv-cache.cpp: [llama_kv_cache::remove_cell]
 
 `allow` maps globs of files to the functions in which the pattern may match. An empty list allows the whole file. If the
-pattern matches in none of the allowed places, it may be outdated, and the check is INVALID.
+pattern does not match at all, not even where it is allowed, it may be outdated, and the check is INVALID.
 
 A check without `allow` needs an `example:`, a text that the pattern matches. The example shows that the check can fail.
 """

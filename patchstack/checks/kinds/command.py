@@ -10,9 +10,9 @@
       time: 60s
 
 The program runs on the engine, without a shell and without network access. Its working directory contains only the
-files that `files` and `with` select, at their paths in the tree. The paths of the files that `files` selects are its
-last arguments. The result depends on nothing else, so files with equal contents are not judged again. Exit status 0
-means PASS, 1 means FAIL, and any other means INVALID.
+files that `files` and `with` select, at their paths in the tree. Its last arguments are the paths of the files that
+`files` selects. The result must depend on nothing else, because files with equal contents are not judged again. Exit
+status 0 means PASS, 1 means FAIL, and any other exit status means INVALID.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def read(node: Node) -> SitesSettings | None:
 
 
 def listed(given: Sites | None) -> frozenset[Site] | None:
-    """Convert a mapping from paths to site names into a set of sites. Returns None for None."""
+    """Convert a mapping from paths to site names into a set of sites. Return None for None."""
     if given is None:
         return None
     return frozenset(Site(path=path, name=name) for path, names in given.items() for name in names)

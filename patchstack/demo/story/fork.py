@@ -55,7 +55,7 @@ Default: off""",
     ),
 )
 
-# the edits of the CUDA kernel in the commit that adds MINILLM_MMV_SHARE_X
+# the edits to the CUDA kernel in the commit that adds MINILLM_MMV_SHARE_X
 _SHARE_X = (
     Replace(
         path="ggml/src/ggml-cuda/mmv-id.cu",
