@@ -108,5 +108,5 @@ def _start(match: re.Match[str], *, grouped: bool) -> int:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern in which `^` and `$` match at every line. Raises `re.error` if it is not valid."""
+    """Compile a pattern in which `^` and `$` match at every line. Raises `re.error` if the pattern is invalid."""
     return re.compile(pattern, re.MULTILINE)

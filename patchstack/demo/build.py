@@ -223,7 +223,7 @@ class _Repository:
             self._repository.references.create(self._ref, self._head, force=True)
 
     def aside(self, name: str, chapter: Chapter) -> None:
-        """Commit a chapter on a new branch, then return to the current branch."""
+        """Commit a chapter of the story on a new branch, then return to the current branch."""
         ref, head, files = self._ref, self._head, dict(self.files)
         self.branch(name)
         self.tell(chapter)
@@ -233,7 +233,7 @@ class _Repository:
         self.files.update({path: (content, executable) for path, content, executable in files})
 
     def tell(self, chapter: Chapter) -> None:
-        """Apply the edits of a chapter to the files, and commit them."""
+        """Apply the edits of a chapter of the story to the files, and commit the files."""
         for edit in chapter.edits:
             if isinstance(edit, Create):
                 self.files[edit.path] = ((_HERE / "fork" / edit.source).read_bytes(), edit.executable)

@@ -22,9 +22,10 @@ class Ingredients:
 
     `programs` are the digests of the files that the program may load, including the program itself (see
     `observe.loaded`). `args` refer to models and inputs by name. `models` and `inputs` contain the digests, by name.
-    `env` is the whole requested environment. `requests` are the requests to a server, as JSON. `hardware` describes the
-    GPU, driver, platform and image. `kind` is the gate kind with its version. `salt` is empty for the first run and
-    different for each repetition, so that every run has its own key.
+    `env` is the whole requested environment. `keeps` are the created files that later runs use, and `brings` are the
+    created files that become part of the observation. `requests` are the requests to a server, as JSON. `hardware`
+    describes the GPU, driver, platform and image. `kind` is the gate kind with its version. `salt` is empty for the
+    first run and different for each repetition, so that every run has its own key.
     """
 
     programs: Mapping[str, str]

@@ -197,9 +197,10 @@ def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
 
 
 def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
-    """Map the key of each record that decisions of format 2 name to the record's digest and decision.
+    """Map the keys of records to their digests and decisions.
 
-    If several decisions name a record with the same key, the newest decision counts.
+    Only decisions of format 2 name records. If several decisions name a record with the same key, the newest decision
+    counts.
     """
     found: dict[str, NamedRecord] = {}
     for decision in sorted(decisions, key=lambda one: (one.made, one.id)):

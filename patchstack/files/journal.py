@@ -187,6 +187,9 @@ def resume(directory: Path) -> int:
     """Finish the changes of a killed run, and return the number of changed paths.
 
     Return 0 if there is nothing to finish.
+
+    Raises `UsageError` if a different process is changing the directory, `ConfigError` if the journal is not valid, and
+    `MissingError` if writing fails.
     """
     with locked_directory(directory, WHO):
         stage = directory / STAGE

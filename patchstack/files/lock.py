@@ -81,7 +81,10 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
 
 
 def _opened(file: Path) -> int:
-    """Open a lock file without following links. It must be a regular file."""
+    """Open or create a lock file, without following links.
+
+    Raises `UsageError` if the path is not a regular file, and `MissingError` if the file cannot be opened.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     occupied = Busy(f"{file} is not a lock file", hint=f"remove {file}")
     try:

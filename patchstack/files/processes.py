@@ -184,7 +184,7 @@ The limit must exceed a day, because the program of a run may write nothing for 
 
 
 def tag() -> str:
-    """Return the tag of this process."""
+    """Return the tag of this process, for the names of its files."""
     return f"{os.getpid()}-{here()}"
 
 

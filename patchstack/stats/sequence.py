@@ -1,4 +1,4 @@
-"""Compute the e-values, the estimate and the confidence interval of one row, after every pair.
+"""Compute the e-values, the estimate and the confidence interval for one row of a comparison, after every pair.
 
 For a pair, x is ln(B/A). The coin s is +1 if B ran second, and −1 if A ran second. v is the predicted effect of running
 second (see `slot`). If the true effect of B is b, the remainder x − b comes from the machine alone. Given all earlier
@@ -52,11 +52,11 @@ class Evidence:
         return len(self.cleaned)
 
     def above(self, bound: float) -> tuple[float, ...]:
-        """Return the largest e-value so far of the statement "the effect is above `bound`", after each pair."""
+        """Return, for each pair, the largest e-value so far of the statement "the effect is above `bound`"."""
         return _running([one > bound for one in self.cleaned])
 
     def below(self, bound: float) -> tuple[float, ...]:
-        """Return the largest e-value so far of the statement "the effect is below `bound`", after each pair."""
+        """Return, for each pair, the largest e-value so far of the statement "the effect is below `bound`"."""
         return _running([one < bound for one in self.cleaned])
 
     def wins(self, bound: float, *, above: bool) -> int:

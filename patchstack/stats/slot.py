@@ -1,4 +1,4 @@
-"""Predict the effect of running second from earlier pairs, and subtract it.
+"""Use earlier pairs to predict the effect of running second, and subtract this effect.
 
 A pair has a value x = ln(B/A) and a coin s: +1 if B ran second, −1 if A ran second. If the second run of a pair is
 slower on a machine, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable,

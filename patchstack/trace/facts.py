@@ -179,7 +179,7 @@ def acceptance_note(line: Acceptance) -> str:
 
 
 def _why(broken: Sequence[LogCheck], key: str) -> str:
-    """Return the contradiction that makes a figure unusable, or an empty string if there is none."""
+    """Return the contradiction that makes the figure `key` unusable, or an empty string if there is none."""
     found = next((one for one in broken if key in one.spoils), None)
     if found is None:
         return ""

@@ -1,6 +1,6 @@
 """Read and check `patchstack.yaml` once.
 
-Every error message contains the line number of the error. All errors are reported together.
+All problems are reported together, each with its line number.
 """
 
 from patchstack.workspace.model import (

@@ -170,7 +170,7 @@ class Node:
         return tuple(found)
 
     def items(self, key: str) -> list[Node]:
-        """Return the entries of the list at a key as nodes. Report the entries that are not mappings."""
+        """Return a node for each mapping in the list at a key. Report the other entries."""
         value = self._get(key, False)
         if not isinstance(value, list):
             if value is not None:
