@@ -1,7 +1,7 @@
 """Write canonical JSON, whose bytes depend only on the value.
 
-Keys are sorted. No other module writes canonical JSON. Digests and names are computed from the bytes. A form must not
-change by a single space, because stored builds, observations and decisions would no longer be found.
+Keys are sorted. No other module writes canonical JSON. Digests and names are computed from the bytes. If a form
+changed, even by one space, stored builds, observations and decisions would no longer be found.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class NotFetchable(MissingError):
 
 
 class ShallowHistory(MissingError):
-    """The history is too short."""
+    """The history is too short, because the repository is shallow."""
 
     code = "PS0304"
 
@@ -222,7 +222,7 @@ class NothingToCompare(MissingError):
 
 
 class ExportRefused(NotHeldError):
-    """The export was refused."""
+    """The export would lose changes, is ambiguous, or would not recreate the fork."""
 
     code = "PS0409"
 
@@ -402,7 +402,7 @@ class SuiteDamaged(ConfigError):
 
 
 class NothingToRecord(NotHeldError):
-    """Nothing can be recorded."""
+    """A gate or check produced nothing that can be recorded."""
 
     code = "PS0706"
 
@@ -486,7 +486,7 @@ class NoComparison(MissingError):
 
 
 class SidesNotComparable(UsageError):
-    """The sides cannot be compared."""
+    """The two sides of a comparison cannot be compared, or are the same."""
 
     code = "PS0803"
 
@@ -540,7 +540,7 @@ class ModelFileMissing(MissingError):
 
 
 class CostUnknown(MissingError):
-    """The cost is unknown."""
+    """The model or the machine lacks data that is needed to compute the cost."""
 
     code = "PS0823"
 

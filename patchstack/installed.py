@@ -170,7 +170,8 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
 def requirements_of(requires: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the packages of each extra from `Requires-Dist` lines.
 
-    Each package has its version, but not its markers. The extra `dev`, for developing patchstack, is omitted.
+    Each package is returned with its version, but without its markers. The extra `dev`, for developing patchstack, is
+    omitted.
     """
     found: dict[str, list[str]] = {}
     for line in requires:
@@ -193,7 +194,8 @@ def _pip_install(python: Path, prefix: Path) -> str:
     """Return the command that installs packages into this environment.
 
     The command is `uv pip` if the environment has no pip. It is `pip` if the environment is a virtual environment whose
-    pip is on `PATH`. Otherwise it is `python -m pip`.
+    pip is on `PATH`. Otherwise it is `python -m pip`,
+    with an option for an environment that is externally managed (PEP 668).
     """
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"
@@ -208,8 +210,8 @@ def _pip_install(python: Path, prefix: Path) -> str:
 def _uvx() -> str:
     """Return the command that runs uvx.
 
-    The command is `uvx`. If `uvx` is not on `PATH` and uv has set `UV` to its own path, the command is this path with
-    `tool run`.
+    The command is `uvx` if `uvx` is on `PATH`, or if uv has not set `UV` to its own path. Otherwise it is this path,
+    followed by `tool run`.
     """
     uv = os.environ.get("UV")
     return "uvx" if uv is None or shutil.which("uvx") else f"{shlex.quote(uv)} tool run"
@@ -244,7 +246,7 @@ def _specifier(installed: Installed, extras: Sequence[str]) -> str:
 
 
 def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """Return the command that repeats a single-run installation with these extras."""
+    """Return the command that installs patchstack with these extras for a single run."""
     start = ["pipx", "run", "--spec"] if installed.by is By.PIPX_RUN else [*shlex.split(installed.uvx), "--from"]
     return [*start, _specifier(installed, extras), NAME]
 
@@ -252,7 +254,7 @@ def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
 def _packages(installed: Installed, extras: Sequence[str]) -> list[str]:
     """Return the packages of extras.
 
-    If the packages are unknown, return the requirement for patchstack with these extras.
+    If no packages are known, return the requirement for patchstack with these extras.
     """
     found = [package for extra in extras for package in installed.requirements.get(extra, ())]
     return found or [_specifier(installed, extras)]

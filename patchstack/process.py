@@ -135,7 +135,7 @@ def run(
             out, err = _communicate_streaming(child, stdin, timeout, on_stderr)
     except subprocess.TimeoutExpired as error:
         what = " ".join(list(args)[:2])
-        raise ProgramTimeout(f"{what} took over {timeout:g} s and was stopped") from error
+        raise ProgramTimeout(f"{what} took longer than {timeout:g} s and was stopped") from error
     finally:
         if child.returncode is None:
             _kill_group(child)
@@ -225,7 +225,7 @@ class Child:
         self._child.kill()
 
     def end_group(self) -> None:
-        """Kill the program's process group, unless the program has ended. Then reap it and close its stderr."""
+        """Kill the program's process group, unless the program has ended. Then reap the program, and close `stderr`."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)

@@ -128,7 +128,7 @@ def doing(text: str) -> None:
 
 
 def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
-    """Yield each item with the time in seconds that its production took."""
+    """Yield each item with the number of seconds that it took to produce."""
     began = monotonic()
     for item in items:
         yield item, monotonic() - began

@@ -51,7 +51,7 @@ class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1")
 
 
 def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the uncompressed content of a comparison's file.
+    """Return the uncompressed content of the file for a packed comparison.
 
     `builds` contains the build inputs that are recorded on this machine, by build key. The file includes the build
     inputs of both sides if they are in `builds` or were unpacked earlier. Raises `MissingError` if a run is missing.
@@ -66,7 +66,10 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
         for run in pair.runs:
             kept = observations.find(run.key)
             if kept is None:
-                raise NoComparison(f"run {run.slot} of pair {pair.number} of {plan.comparison} is missing")
+                raise NoComparison(
+                    f"comparison {plan.comparison} cannot be packed: run {run.slot} of pair {pair.number} is missing",
+                    hint="run 'patchstack bench ab' to make a new comparison",
+                )
             runs[kept.key] = _bundled(kept)
     known = {**read_builds(directory), **builds}
     keys = sorted({side.key for side in (plan.a, plan.b) if side.key is not None} & known.keys())
@@ -119,8 +122,8 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 def _record(run: BundledRun, plan: Plan) -> Record:
     """Return the record of a packed run.
 
-    Raises `ConfigError` if the run is damaged or does not belong to the comparison. The record of an unrelated run
-    could replace the record of a gate.
+    Raises `ConfigError` if the run is damaged or does not belong to the comparison. Otherwise, a record that does not
+    belong to it could be used by a gate.
     """
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}

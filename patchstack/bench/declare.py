@@ -59,7 +59,7 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
 
 
 def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None, settings: Sequence[str]) -> Declared:
-    """Return the workload `name`: a workload of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
+    """Return the workload `name`: a workload of the workspace, or a preset or kind with `settings` (NAME=VALUE).
 
     `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the name or a setting is
     unknown. Also raises `UsageError` if settings are given for a workload of the workspace, because these can be

@@ -102,7 +102,7 @@ class RowShown:
     """The results of a row.
 
     `pairs` is the number of pairs that count. `e_values` contains the largest e-value of each statement so far. `shown`
-    contains the proven statements; their error rate covers all rows together. `estimate` and `interval` are ln(B/A).
+    contains the proven statements. Their error rate is for all rows together. `estimate` and `interval` are ln(B/A).
     `needed` is the estimated total number of pairs that prove the next statement. It is None if a statement is already
     proven, or if too many pairs would be needed.
     """
@@ -233,14 +233,14 @@ def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome,
 
 
 def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: int) -> frozenset[str]:
-    """Return the rows for which the statement is proven. The error rate covers all rows together."""
+    """Return the rows for which the statement is proven. The error rate applies to all rows together."""
     return holm({track.row.name: track.at(statement, look) for track in tracks}, rule.alpha)
 
 
 def _useless(track: _Track, rule: Rule) -> str:
-    """Return the reason why all pairs together are not enough to judge a row.
+    """Return the reason why a row cannot be judged, even from all pairs.
 
-    Return an empty string if they are enough.
+    Return an empty string if it can be judged.
     """
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name

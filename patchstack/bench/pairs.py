@@ -142,7 +142,10 @@ def _run_pair(
         record = RunRecord(slot=slot, key=observation.key, output=_digest(observation), watched=seen())
         if slot in earlier:
             if (earlier[slot].key, earlier[slot].output) != (record.key, record.output):
-                raise ComparisonDamaged(f"run {slot} of pair {number} differs from the record of the pair")
+                raise ComparisonDamaged(
+                    f"run {slot} of pair {number} differs from the record of the pair",
+                    hint="run 'patchstack bench ab' to make a new comparison",
+                )
             record = earlier[slot]
         runs.append(record)
         found[slot] = _figures(workload, observation, number, slot)
@@ -199,7 +202,10 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
             hardware, programs = str(made.get("hardware")), made.get("programs")
             same = programs == loaded.setdefault(run.slot, programs)
             if found_there != wanted or not hardware.startswith(plan.machine) or not same:
-                raise NotJudged(f"run {run.slot} of pair {record.number} does not belong to the plan {plan.comparison}")
+                raise NotJudged(
+                    f"run {run.slot} of pair {record.number} does not belong to the plan {plan.comparison}",
+                    hint="run 'patchstack bench ab' to make a new comparison",
+                )
             figures[run.slot] = _figures(workload, observation, record.number, run.slot)
         found.append(_pair_run(plan, record, figures))
     return tuple(found)

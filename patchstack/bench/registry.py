@@ -46,7 +46,7 @@ KINDS: Mapping[str, Callable[[], WorkloadKind]] = {
     "command": _command,
     "serve": _serve,
 }
-"""The workload kinds by name. Each value is a function that imports its kind."""
+"""The workload kinds by name. Each value is a function that imports and returns its kind."""
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "prefill": ("batched", {"npp": "512,2048", "ntg": "4", "npl": "32"}),

@@ -189,8 +189,8 @@ part() {
 """
 """The beginning of every script.
 
-`part NAME COMMAND…` runs a command between two marks. The marks contain a random nonce, so that no other output can be
-mistaken for them.
+`part NAME COMMAND…` runs a command, and prints a mark before and after its output. The marks contain a random nonce, so
+that no other output can be mistaken for them.
 """
 
 

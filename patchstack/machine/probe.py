@@ -1,4 +1,4 @@
-"""Read a machine's processor, its GPUs and their activity with one script.
+"""Read the hardware and the activity of a machine with one script.
 
 nvidia-smi prints `[N/A]` or `[Not Supported]` for a field that a GPU does not support. A field that nvidia-smi itself
 does not support makes the whole query fail. Therefore, a separate query requests only the fields that old drivers

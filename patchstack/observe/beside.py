@@ -108,7 +108,8 @@ def ask(
     `seconds`, the client is ended. If the server ends first, the client has `grace` seconds to notice.
 
     If the client is `stoppable`, the first Ctrl-C ends it. The client can then still write its results, and `stopped`
-    is true in the result. Any other Ctrl-C is raised. Raises `NoServersHere` if the engine cannot run servers.
+    is true in the result. Any other Ctrl-C raises `KeyboardInterrupt`. Raises `NoServersHere` if the engine cannot run
+    servers.
     """
     if not isinstance(engine, RunsServers):
         raise NoServersHere("this engine cannot run servers")

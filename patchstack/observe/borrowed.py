@@ -21,8 +21,8 @@ from patchstack.observe.layout import Programs
 def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Programs]:
     """Yield a build in which one program is replaced by the same program from a different build.
 
-    The files exist only while the body runs. Raises `MissingError` if the other build lacks the program, or if the
-    program cannot run here. It cannot run if its libraries are linked into it, or if this build lacks one of them.
+    The files exist only during the `with` block. Raises `MissingError` if the other build lacks the program, or if the
+    program cannot run here. It cannot run if its libraries are linked statically, or if this build lacks one of them.
     """
     if name not in other.names():
         raise NotInBuild(f"{name} is not in the other build")

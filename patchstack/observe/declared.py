@@ -64,7 +64,7 @@ class Form(Protocol[T_co]):
         ...
 
     def read(self, node: Node, name: str, models: Models) -> T_co | None:
-        """Return the value in a suite entry that contains the key. Return None after a complaint."""
+        """Return the value of the key `name` in a suite entry. The entry contains the key. Return None after a complaint."""
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:
@@ -116,7 +116,7 @@ class Setting(Generic[T]):
 
 
 class Values:
-    """The values of an entry's settings. Complaints about the entry are made with its methods."""
+    """The values of an entry's settings, with methods that add complaints about the entry."""
 
     def __init__(
         self,

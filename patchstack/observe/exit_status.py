@@ -44,7 +44,7 @@ class Fault:
 def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault | None:
     """Return why a run failed. Return None for exit code 0.
 
-    The exit code is judged before the output, because a crashed program can leave its backtrace on stdout.
+    A signal in the exit code takes precedence over all messages, except those about memory and a failed start.
 
     The build is at fault for a crash, and for an error with a message. The build is not at fault in these cases:
 
@@ -52,8 +52,8 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
     - lack of memory;
     - a program that cannot start, or does not accept its arguments.
 
-    If a model cannot be loaded, the build is at fault only if the model is `pinned`: its digest was then checked, so
-    the file is intact.
+    If a model cannot be loaded, the build is at fault only if the model is `pinned`. The digest of such a model was
+    checked, so its file is intact.
 
     A failure without an error message is `unexplained`, because the message may have been lost (see `sentinel`). With
     `stdout`, messages on stdout count too. This is for tests only: the stdout of a model may contain any text.
@@ -91,7 +91,7 @@ def refused_arguments(seen: Observation) -> str | None:
 def complaint_of(run: Observed) -> str:
     """Return why no try of a run could be judged.
 
-    This is the last complaint that names a cause. If no complaint names a cause, this is the last complaint.
+    The last complaint that names a cause is returned. If no complaint names a cause, the last complaint is returned.
     """
     told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]
     return next((one for one in reversed(told) if not one.endswith(_SILENT)), run.complaint)

@@ -1,7 +1,7 @@
 """Find the programs of a stored build, or of a build that a suite names.
 
-A suite names a second build if a test must fail there, or if the base of a KL comparison comes from there. The name of
-a stored build is its key, or at least the first 8 digits of the key. Any other name is the directory of the programs. A
+A suite can name a second build, in which a test must fail, or which provides the base of a KL comparison. The name of a
+stored build is its key, or at least the first 8 digits of the key. Any other name is the directory of the programs. A
 directory whose name could be a key must be written `./NAME`.
 """
 

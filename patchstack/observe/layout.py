@@ -105,7 +105,7 @@ class Paths:
         return f"{self.run}/work"
 
     def resolve(self, text: str, invocation: Invocation) -> str:
-        """Replace the placeholders in an argument by paths. Raises `UsageError` for an unknown placeholder."""
+        """Replace the placeholders in an argument with paths. Raises `UsageError` for an unknown placeholder."""
 
         def path(match: re.Match[str]) -> str:
             kind, name = match.group(1), match.group(2) or ""

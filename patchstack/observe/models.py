@@ -21,7 +21,7 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
         if digest is not None and not _DIGEST.match(digest):
             one.complain("sha256", "must be 64 lower-case hexadecimal digits")
         root = workspace.root
-        place = Path(path or ".").expanduser()  # an absolute path is not changed
+        place = Path(path or ".").expanduser()  # if it is absolute, `root / place` is the same path
         if workspace.policy is not None and not place.is_absolute():
             root, problem = _trusted_root(workspace, place, digest)
             if problem:
@@ -41,8 +41,8 @@ def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tupl
 
     The problem is an empty string if the path can be used.
 
-    A file that exists next to the policy is trusted. Any other file comes from the work tree, which the change can
-    modify, so its digest must be given.
+    A file that exists next to the policy is trusted. Any other file comes from the work tree, which the proposed
+    change can modify, so its digest must be given.
     """
     own, here = workspace.words_file.parent, workspace.root
     if own.resolve() != here.resolve() and (own / place).is_file():

@@ -120,7 +120,7 @@ class Settled(str):
 
 
 def retry(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
-    """Observe like `Observer.observe`, but do not run again after a `Settled` complaint."""
+    """Do the same as `Observer.observe`, but do not run again after a `Settled` complaint."""
     attempts: list[Attempt] = []
     for number in range(1, max(1, tries) + 1):
         with one_try(number, tries):

@@ -82,8 +82,8 @@ class Beside:
     arguments of the interpreter; in them, `{here}` is replaced by the directory. `env` is not part of the key and may
     contain secrets. `brings` are the files that the client leaves. `image` is for containers and must have Python; if
     it is None, `client_image` finds one. `flags` are the server options that set its address; in them, `{port}` is
-    replaced by the port. With `stoppable`, Ctrl-C ends the client, which can still write its results; otherwise Ctrl-C
-    is raised. If the server ends first, the client has `grace` seconds to notice.
+    replaced by the port. With `stoppable`, the first Ctrl-C ends the client, which can still write its results. Any
+    other Ctrl-C raises `KeyboardInterrupt`. If the server ends first, the client has `grace` seconds to notice.
     """
 
     what: str
@@ -128,7 +128,7 @@ class Observation:
 
     @property
     def recalled(self) -> bool:
-        """Whether the observation was already stored, so nothing was run."""
+        """Whether the observation was already stored, so that the program did not run."""
         return self.source.origin is not Origin.OBSERVED
 
 
@@ -149,7 +149,7 @@ class Attempt:
 
     @property
     def recalled(self) -> bool:
-        """Whether the observation was already stored, so nothing was run."""
+        """Whether the observation was already stored, so that the program did not run."""
         return self.source.origin is not Origin.OBSERVED
 
 

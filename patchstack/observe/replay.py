@@ -1,4 +1,4 @@
-"""Judge a gate again from records alone. Nothing is run.
+"""Judge a gate again from records alone. No program is run.
 
 A record is used for an invocation if it matches the invocation, and if every file that its program may have loaded is a
 file of the given build. The record also names the machine, but the machine cannot be checked here.

@@ -42,8 +42,8 @@ class Runner:
     `context` is the context of all runs. It does not change: `within` returns a view of the same runner with a
     different context. `observations` is this machine's cache of observations. `recorded` is the recorded evidence; if
     it is None, only the cache is used. `memory` is the directory that caches the digests of models. `builds` is the
-    directory of stored builds. `hardware` is the machine, as one line. With `again`, stored observations are not used.
-    With `offline`, no image is built. Volumes are created by the first run and removed by `close`.
+    directory of stored builds. `hardware` describes the machine in one line. With `again`, stored observations are not
+    used. With `offline`, no image is built. Volumes are created by the first run and removed by `close`.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 
 
 def environment(node: Node, key: str = "env") -> Environment:
-    """Return a mapping of names to strings or integers.
+    """Read environment variables from a mapping of names to strings or integers.
 
     Complains about values such as `true`, `1.0` and `0x10`: YAML does not preserve their spelling, so the program would
     receive a different text.
@@ -65,12 +65,12 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
 
 
 def _zero(value: object) -> bool:
-    """Return whether a value was written as `0`. ruamel returns it, like `007`, as a number with a width."""
+    """Return whether a value was written as `0`. ruamel returns `0` and `007` as numbers with a width."""
     return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
 def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:
-    """Return a string that is a Python regular expression. Return the default after a complaint."""
+    """Read a Python regular expression. Return the default if it is missing, or after a complaint."""
     text = node.text(key, required=required)
     if text is not None and (problem := pattern_problem(text)):
         node.complain(key, problem)
@@ -79,7 +79,7 @@ def pattern(node: Node, key: str, *, default: str | None = None, required: bool 
 
 
 def patterns(node: Node, key: str) -> tuple[str, ...]:
-    """Return a list of regular expressions. The value may also be a single expression."""
+    """Read a list of regular expressions, or a single regular expression. Invalid ones are omitted."""
     if isinstance(node.node.get(key), list):
         texts = node.texts(key) or ()
     else:

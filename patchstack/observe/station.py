@@ -49,7 +49,7 @@ exec "$@" >"$0/stdout" 2>"$0/stderr" </dev/null
 class Station:
     """Runs the programs of a build on an engine, in volumes that the first run creates.
 
-    All views of a runner share it. `memory` is a directory that records which images have Python.
+    All views of a runner share one station. `memory` is a directory that records which images have Python.
     """
 
     def __init__(self, engine: Engine, programs: Programs, memory: Path, *, offline: bool = False) -> None:
@@ -78,7 +78,7 @@ class Station:
 
     def size_of(self, kept: str) -> int | None:
         """Return the size of a kept file in bytes. Return None if it does not exist."""
-        # A separate job: reading only the first part of a stream from the engine would keep the engine busy.
+        # This is a job, because reading only the beginning of a stream from the engine would keep the engine busy.
         said = bytearray()
         job = Job(
             what="size",
@@ -161,7 +161,9 @@ class Station:
                 seconds=invocation.seconds,
             )
         if not invocation.requests and server.wait(0) is None:
-            raise ServingFailed(f"the server did not listen within {seconds:g} s")
+            raise ServingFailed(
+                f"the server did not listen within {seconds:g} s", hint="run the server without patchstack to see why"
+            )
         return None
 
     def _server_job(self, invocation: Invocation, beside: Beside, paths: Paths, *, gpu: bool) -> Job:
@@ -246,7 +248,7 @@ class Station:
 
 
 def _shown(line: str, invocation: Invocation) -> str:
-    """Convert a line of the client for the progress display."""
+    """Return a line of the client as text for the progress display."""
     word, _, number = line.partition(" ")
     if invocation.requests and word == "asking" and number.isdigit():
         return f"request {number} of {len(invocation.requests)}"

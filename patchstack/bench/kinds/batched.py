@@ -127,7 +127,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 def reference(workload: Workload) -> Workload:
     """Return the short reference workload with the same model.
 
-    It runs one fixed shape. No number in the shape exceeds the largest in the workload's shapes.
+    It runs the shape `_REFERENCE`, with each number limited to the largest such number in the workload's shapes.
     """
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))

@@ -27,8 +27,8 @@ FAILED_SHARE = 0.01
 LAG_MS = 2.0
 LAG_OF_GAP = 0.1
 LAG_MOST_MS = 4.0
-"""The limits for the client's lag at p99. The limit is a tenth of the median gap between tokens, but at least 2 ms and
-at most 4 ms. So the error of a time is at most 5 ms at p99, even if the tokens are slow."""
+"""The limit for the client's lag at p99 is a tenth of the median gap between tokens, but at least 2 ms and at most
+4 ms. So the error of a time is at most 5 ms at p99, even if the tokens are slow."""
 LAG_MEDIAN_MS = 1.5
 FULL_CORE = 0.95
 _NAMED = 5
@@ -41,8 +41,8 @@ class LoadTerms:
 
     `arrivals` is the kind of arrivals. `concurrency` is the maximum number of requests in flight; 0 means no limit.
     `prefix` is the shared prefix of the prompts in tokens. `slo` contains the goodput limits in ms. `compared` is true
-    if the run belongs to a comparison. Then no request may fail. Unless `no_counters` is set, the server's counters
-    must also agree with the client.
+    if the run belongs to a comparison. In such a run, no request may fail. The server's counters must agree with the
+    client's sums, and may be missing only if `no_counters` is set.
     """
 
     arrivals: str
@@ -310,7 +310,7 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], terms: LoadTerms) ->
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
     """Return the counts of drafted tokens, accepted tokens and preemptions, if known.
 
-    Token counts from the responses replace the server's counters.
+    Token counts from the responses take precedence over the server's counters.
     """
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}

@@ -126,7 +126,7 @@ def _gpu(row: list[str], reasons: int | None) -> GpuState:
 
 
 def _reasons(said: Reply | None) -> dict[str, int]:
-    """Return the bit mask of the reasons for low clocks, by GPU index."""
+    """Return the reasons for low clocks of each GPU as a bit mask, by the GPU's index."""
     found = {}
     for row in rows(said, 1) or ():
         with contextlib.suppress(ValueError):

@@ -1,7 +1,7 @@
 """Lock a GPU, so that only one run uses it at a time. All users and clients of the machine share the lock.
 
 The lock is a directory on the machine with the GPU. A small script reads and changes the owner file in this directory
-(see `lock_record`). The script runs through `ask`. It changes the file only if the file is the same as when it was
+(see `lock_record`). The script runs through `ask`. It changes the file only if the file has not changed since it was
 read. During the change, the script holds an flock(2) lock, which the kernel releases when the script ends. So two
 processes never get the GPU's lock at the same time. The owner writes a heartbeat every few seconds.
 """
@@ -227,7 +227,7 @@ class Held:
             )
 
     def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
-        """Acquire the lock at all places. `gpu_lock` describes how it waits and what it raises."""
+        """Acquire the lock at all places. Waits and raises errors as described in `gpu_lock`."""
         self._places = places
         began = told = time.monotonic()
         watched: dict[Place, tuple[str, float]] = {}
@@ -291,7 +291,7 @@ class Held:
         """
         files, now = _read(self._ask, places)
         if not files:
-            raise GpuLockUnusable("no directory is given for the GPU's lock", hint="name a directory for the lock")
+            raise GpuLockUnusable("no directory is given for the GPU's lock", hint="name a directory with --lock DIR")
         inherited = _inherited()
         holders = []
         for file in files:

@@ -226,7 +226,7 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
         alive = seen is not None and seen.start == owner.start and not seen.ended
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)
-    if age is None or age < -_TOLERANCE:  # a clock that was set back proves nothing, so use our own observation
+    if age is None or age < -_TOLERANCE:  # the clock was set back, so rely on what the caller saw
         return f"this process saw no heartbeat for {unchanged:.0f} s" if unchanged > stale else None
     longest = max(age, unchanged)
     return f"no heartbeat for {longest:.0f} s" if longest > stale else None

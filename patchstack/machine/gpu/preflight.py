@@ -27,9 +27,9 @@ NAMES = (*GPU_CHECKS, "containers", "cpu-load")
 _SETTLING = ("gpu-apps", "gpu-load", "throttle", "cpu-load")
 """The checks that may soon pass without action, for example after a build has ended."""
 _HIDDEN_MEMORY = 1024.0
-"""The limit for GPU memory in use, in MiB, if processes are not visible.
+"""The limit for used GPU memory, in MiB, if the processes that use it are not visible.
 
-More memory in use means that another program uses the GPU. A CUDA context alone uses a few hundred MiB.
+A larger value means that another program uses the GPU. A CUDA context alone uses a few hundred MiB.
 """
 _POLL = 1.5
 
@@ -40,8 +40,8 @@ class Wanted:
 
     `gpu` is whether the run needs a GPU. `allow` contains the names of checks that may fail. `apps` contains patterns
     of programs that may use the GPU, for example `*/Xorg`. `containers` contains patterns of names or images of
-    containers that may run. `gpu_load` is the largest load of a GPU, in percent. `cpu_load` is the largest share of
-    busy CPUs (0 to 1). `settle` is the time to wait for checks that may soon pass, in seconds.
+    containers that may run. `gpu_load` is the largest allowed load of a GPU, in percent. `cpu_load` is the largest
+    allowed share of busy CPUs (0 to 1). `settle` is the time to wait for checks that may soon pass, in seconds.
     """
 
     gpu: bool = True
@@ -95,7 +95,7 @@ class Preflight:
 
 
 def allowed(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the names of checks as a set. Raises `UsageError` if a name is not a check."""
+    """Return the names as a set. Raises `UsageError` if a name is not the name of a check."""
     for name in names:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
@@ -117,7 +117,7 @@ def preflight(
 ) -> Preflight:
     """Check the machine.
 
-    The checks are repeated for up to `wanted.settle` seconds while every failed check may soon pass. `held` is the lock
+    If every failed check may soon pass, the checks are repeated for up to `wanted.settle` seconds. `held` is the lock
     that the caller has, if any. `tell` receives a message before the first wait. Raises `UsageError` if `wanted.allow`
     contains an unknown name, and `MissingError` if the machine does not answer.
     """
@@ -177,7 +177,7 @@ def _apps(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
         return _check(
             "gpu-apps", Verdict.PASS, "no compute processes" if not activity.apps else "only allowed processes"
         )
-    # Inside a container, processes outside it are not listed, but their GPU memory is counted.
+    # Inside a container, nvidia-smi does not list processes outside it, but counts their GPU memory.
     used = [gpu.memory for gpu in activity.gpus or ()]
     known = [memory for memory in used if memory is not None]
     if any(memory > _HIDDEN_MEMORY for memory in known):
@@ -280,7 +280,7 @@ def _may_settle(check: Check) -> bool:
 
 
 def _timed(checks: tuple[Check, ...], waited: float) -> tuple[Check, ...]:
-    """Return the checks. The waiting time is added to the words of checks that may soon pass."""
+    """Return the checks, with the waiting time added to the words of those in `_SETTLING`."""
     return tuple(
         replace(check, words=f"{check.words} (after {waited:.0f} s)") if check.name in _SETTLING else check
         for check in checks

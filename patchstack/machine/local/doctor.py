@@ -282,7 +282,7 @@ def _gpus(facts: Facts) -> Iterator[Check]:
 def _absent(name: str, facts: Facts) -> str:
     """Return the reason why a tool is missing.
 
-    Either it was not found, or it did not answer in time (for example, because a daemon hangs).
+    The tool was not found, or it did not answer in time (for example, because a daemon hangs).
     """
     return "no answer in time" if name in facts.late else "not found"
 

@@ -54,7 +54,7 @@ class Gpu:
 class Facts:
     """The facts about this machine. Sizes are in bytes.
 
-    `tools` maps a missing tool to None. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` records
+    `tools` contains None for a missing tool. `nvcc_problem` is the reason why CUDACXX cannot be used. `packages` shows
     which of `PACKAGES` can be imported. `installed` is how patchstack was installed. `contexts` are the names of
     Docker's contexts. `current` is the URL that `docker` uses, with the setting that selects it. `gpu_problem` is the
     reason why an existing nvidia-smi reports no GPUs. `late` lists the names of the questions that were not answered in
@@ -182,7 +182,7 @@ def _ask(spec: str, open_engine: Opener) -> EngineReply:
             engine.close()
     except PatchstackError as error:
         if isinstance(error, UsageError) and spec != "docker":
-            # The user named a wrong engine. For `docker`, the fault is in Docker's configuration, which is reported.
+            # A wrong spec is the user's error. For `docker`, Docker's configuration is wrong, and doctor reports it.
             raise
         return EngineReply(spec=spec, problem=error.message, hint=error.hint)
 
