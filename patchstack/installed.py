@@ -194,8 +194,8 @@ def _pip_install(python: Path, prefix: Path) -> str:
     """Return the command that installs packages into this environment.
 
     The command is `uv pip` if the environment has no pip. It is `pip` if the environment is a virtual environment whose
-    pip is on `PATH`. Otherwise it is `python -m pip`,
-    with an option for an environment that is externally managed (PEP 668).
+    pip is on `PATH`. Otherwise it is `python -m pip`, with `--break-system-packages` if the base environment is
+    externally managed (PEP 668).
     """
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"

@@ -64,7 +64,7 @@ class Form(Protocol[T_co]):
         ...
 
     def read(self, node: Node, name: str, models: Models) -> T_co | None:
-        """Return the value of the key `name` in a suite entry. The entry contains the key. Return None after a complaint."""
+        """Return the value of a suite entry's key `name`, which must exist. Return None after a complaint."""
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:

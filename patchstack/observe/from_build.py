@@ -1,6 +1,6 @@
 """Find the programs of a stored build, or of a build that a suite names.
 
-A suite can name a second build, in which a test must fail, or which provides the base of a KL comparison. The name of a
+A suite can name a second build, for a test that must fail there, or for the base of a KL comparison. The name of a
 stored build is its key, or at least the first 8 digits of the key. Any other name is the directory of the programs. A
 directory whose name could be a key must be written `./NAME`.
 """

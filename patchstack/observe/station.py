@@ -78,7 +78,7 @@ class Station:
 
     def size_of(self, kept: str) -> int | None:
         """Return the size of a kept file in bytes. Return None if it does not exist."""
-        # This is a job, because reading only the beginning of a stream from the engine would keep the engine busy.
+        # A job runs `stat`, because reading only the beginning of a stream from the engine would keep the engine busy.
         said = bytearray()
         job = Job(
             what="size",
