@@ -118,7 +118,7 @@ def here() -> Installed:
 
     Does not raise. Files that cannot be read are treated as missing.
     """
-    from importlib import metadata  # imported here, as only a hint needs it
+    from importlib import metadata  # imported here, because only hints need it
 
     prefix = Path(sys.prefix)
     program = Path(sys.argv[0]).absolute()
@@ -145,7 +145,7 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
     `direct_url` is the text of `direct_url.json` (PEP 610). The source is a directory or a PEP 508 URL. The source is
     None if the text is None or invalid, or if it names a path that no longer exists.
     """
-    import json  # imported here, as only a hint needs it
+    import json  # imported here, because only hints need it
 
     try:
         found = json.loads(direct_url or "null")

@@ -82,7 +82,7 @@ class Hardware:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """The conclusions about a GB10 that results of this machine allow, as sentences."""
+        """What results of this machine prove about a GB10, as sentences."""
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:

@@ -23,7 +23,7 @@ from patchstack.observe.layout import remove_leftovers
 from patchstack.observe.protocol import OUTPUTS, Beside
 
 PORT = 8080
-"""The port of a server in a container. It is always free, because every container has its own loopback interface."""
+"""The port of a server in a container. It is always free, because every server has its own loopback interface."""
 _LOOK = 0.25
 _GRACE = 15.0
 _TARGET = "/patchstack/client"
