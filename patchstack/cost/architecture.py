@@ -2,8 +2,8 @@
 
 A layer can have a KV cache (with or without an attention window), a recurrent state, both, or neither.
 
-For some architectures, the memory of each layer depends on rules in llama.cpp's code, which the model file does not
-contain. The tables below repeat these rules. Source: `src/llama-hparams.cpp`, `llama_model::create_memory`, and
+For some architectures, rules in llama.cpp's code determine the memory of each layer. A model file does not contain
+these rules, so the tables below repeat them. Source: `src/llama-hparams.cpp`, `llama_model::create_memory`, and
 `load_arch_hparams` in `src/models/`, all at the pin.
 """
 
@@ -51,7 +51,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The memory of a model.
+    """The memory layout of a model.
 
     `layers` includes the draft blocks, and `n_layer` is the number of layers without them. `window` is `n_swa` in
     tokens. It is 0 if the model has no window. If `chunked` is true, a window begins at a multiple of `window`.
@@ -341,12 +341,12 @@ def _has_mla(model: Model) -> bool:
         return False
     both = [bool(model.number(f"attention.{one}_length_mla", 0)) for one in ("key", "value")]
     if both[0] != both[1]:
-        raise ModelFileUnreadable(f"{model.path}: one of key_length_mla and value_length_mla is missing")
+        raise ModelFileUnreadable(f"{model.path}: one of key_length_mla and value_length_mla is missing or 0")
     return all(both)
 
 
 def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
-    """Return the numbers of elements of R and S in one row.
+    """Return how many elements one row of R and one row of S contain.
 
     Source: `llama_hparams::n_embd_r` and `n_embd_s`.
     """

@@ -35,10 +35,10 @@ class Measured:
     """The measured times of `streams` sequences.
 
     Each sequence has `before` cached tokens, a prompt of `prompt` tokens, and `generated` decode steps.
-    `prefill_seconds` is the time of all prompts together, and `decode_seconds` is the time of all steps. They are None
-    if the time was not measured. If `shared` is true, the prompt is processed once for all sequences. `options` are the
-    options of the run. If they are None, the workload's options apply. `ubatch`, in tokens, overrides the value in the
-    options. `what` is the name of the row. If it is empty, the row gets a default name.
+    `prefill_seconds` is the time of all prompts together, and `decode_seconds` is the time of all steps. Each of them
+    is None if it was not measured. If `shared` is true, the prompt is processed once for all sequences. `options` are
+    the options of the run. If `options` is None, the workload's options apply. `ubatch`, in tokens, overrides the value
+    in the options. `what` is the name of the row. If it is empty, the row gets a default name.
     """
 
     source: str
@@ -76,7 +76,7 @@ class Compared:
     def share(self) -> float | None:
         """The floor divided by the measured time.
 
-        It is 1 if the machine reached its floor, and None if the floor is unknown.
+        It is 1 if the measured time is equal to its floor, and None if the floor is unknown.
         """
         return None if self.floor is None else self.floor / self.measured
 
@@ -126,8 +126,8 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Compare every row with its floors.
 
-    A decode time is compared per step, and a prefill time per prompt. `bandwidth` is in bytes per second, and `peaks`
-    are in operations per second.
+    A decode time is compared per step. A prefill time is compared for all prompts of the row together. Times that were
+    not measured are skipped. `bandwidth` is in bytes per second, and `peaks` are in operations per second.
     """
     found = []
     for row in rows:
@@ -183,7 +183,7 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
 
 
 def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
-    """Return the number of bytes that the prompts of all sequences read and write.
+    """Return how many bytes are read and written to process the prompts of all sequences.
 
     The weights are read once for each ubatch, and sequences may share a ubatch. Each sequence reads its cached tokens
     once.

@@ -82,10 +82,10 @@ def read_routing(model: Model) -> Routing:
 
 
 def read_imatrix(path: Path, model: Model) -> Routing:
-    """Return routing with the expert counts that `llama-imatrix` wrote for a model.
+    """Compute the routing of a model from the expert counts that `llama-imatrix` wrote.
 
-    Raises `UsageError` if the file is not an imatrix in GGUF format, has no expert counts, or was made for a different
-    model.
+    Raises `UsageError` if the model has no experts. Also raises it if the file is not an imatrix in GGUF format, has no
+    expert counts, or was made for a different model.
     """
     uniform = read_routing(model)
     header = read_header(path)

@@ -2,7 +2,7 @@
 
 One bound is the number of bytes that the step must read and write, divided by the memory bandwidth. For a prompt,
 another bound is the number of operations, divided by the machine's peak throughput. Every byte counts once per step, as
-if the chip's caches were empty at the start of a step and could hold all its data. `docs/concepts.md` lists the
+if the chip's caches were empty at the start of a step and could hold all data of the step. `docs/concepts.md` lists the
 assumptions.
 """
 
@@ -62,7 +62,7 @@ class DecodeFloor:
 
     @property
     def carried(self) -> float:
-        """The number of bytes of KV cache and recurrent state, which grows with the number of streams."""
+        """The number of bytes of KV cache and state that a step moves. It grows with the number of streams."""
         return self.parts[KV_READ] + self.parts[KV_WRITTEN] + self.parts[STATE]
 
 
@@ -186,10 +186,10 @@ def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length:
 
 
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
-    """Return the smallest number of streams whose KV cache and state exceed the weights in bytes.
+    """Return the smallest number of streams with which a step moves more bytes of KV cache and state than of weights.
 
-    Only the bytes that a step moves count. Return None if the number is above `most`. Bisection works because each
-    additional stream adds the same number of KV and state bytes, but fewer and fewer bytes of weights.
+    Return None if the number is above `most`. Bisection works because each additional stream adds the same number of KV
+    and state bytes, but no more bytes of weights than the stream before it.
     """
 
     def outweighed(streams: int) -> bool:
@@ -237,8 +237,8 @@ def prefill_floors(
 ) -> tuple[PrefillFloor, ...]:
     """Return the floor of every ubatch of a prompt of one sequence, after `before` cached tokens.
 
-    `bandwidth` is in bytes per second. `peaks` are in operations per second. Their keys are the names that `peak_name`
-    returns. Raises `UsageError` if the prompt needs more than 131,072 ubatches.
+    `bandwidth` is in bytes per second. `peaks` maps the names that `peak_name` returns to operations per second. Raises
+    `UsageError` if the prompt needs more than 131,072 ubatches.
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
     if prompt > _UBATCHES * ubatch:
@@ -325,8 +325,8 @@ def _operations(work: Workload, step: StepSize) -> dict[str, float]:
 def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int) -> float:
     """Return the number of operations of attention: `4·heads·d·ℓ` for each token and layer.
 
-    `d` is the length of a head, and `ℓ` is the number of tokens that the token sees. Attention is causal, so a token
-    sees half of its own ubatch on average.
+    `d` is the mean of the lengths of a head's key and value, and `ℓ` is the number of tokens that the token sees.
+    Attention is causal, so a token sees half of its own ubatch on average.
     """
     total = 0.0
     for layer in layers:

@@ -176,7 +176,7 @@ def read_header(path: Path) -> Header:
 class _Reader:
     """A reader that moves forward through a file, with a buffer of at most 1 MiB.
 
-    The limit ensures that no header can use much memory.
+    A value that is larger than the buffer is skipped and not read.
     """
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
@@ -241,11 +241,12 @@ class _Reader:
         version = self.u32()
         if version & 0xFFFF == 0 and version:
             raise ModelFileUnreadable(
-                f"{self.path} is big-endian", hint="convert it on this machine, or with gguf_convert_endian"
+                f"{self.path} cannot be read: it is big-endian",
+                hint="convert it on this machine, or with gguf_convert_endian",
             )
         if version not in (2, 3):
             raise ModelFileUnreadable(
-                f"{self.path} has GGUF version {version}", hint="patchstack reads versions 2 and 3"
+                f"{self.path} cannot be read: it has GGUF version {version}", hint="patchstack reads versions 2 and 3"
             )
         tensors, keys = self.u64(), self.u64()
         for what, count in (("tensors", tensors), ("keys", keys)):
@@ -296,8 +297,8 @@ class _Reader:
     def _skip_texts(self, count: int) -> None:
         """Skip `count` strings.
 
-        Reading a header with a vocabulary spends most of its time in this loop. So the loop creates no objects except
-        lengths. It detects the end of the window by a failed read.
+        For a header with a vocabulary, most of the reading time is spent in this loop. To be fast, the loop creates no
+        objects except lengths, and detects the end of the window by a failed read.
         """
         read = struct.Struct("<Q").unpack_from
         left = count
@@ -337,7 +338,7 @@ class _Reader:
         )
         if tensors and (end := tensors[-1].offset + tensors[-1].bytes) > self.size:
             raise ModelFileUnreadable(
-                f"{self.path} is truncated: its tensors end at byte {end:,}, the file at byte {self.size:,}",
+                f"{self.path} is truncated: its tensors end at byte {end:,}, but the file ends at byte {self.size:,}",
                 hint="download or convert it again",
             )
         return Header(path=self.path, keys=keys, tensors=tensors, data_offset=data, file_bytes=self.size)

@@ -29,7 +29,7 @@ _FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) ?([A-Za-z/]+)\Z
 class Origin(StrEnum):
     """The origin of a figure.
 
-    If the figures of a result have different origins, the result names each origin.
+    If a result depends on figures with different origins, the result names each origin.
     """
 
     SPECIFIED = "specified"
@@ -204,7 +204,7 @@ def _date(node: Node) -> str | None:
 
 
 def mixed_origins(figures: Mapping[str, Figure]) -> str:
-    """Return a sentence that names the origin of each figure, or an empty string if all origins are the same."""
+    """Return a text that names the origin of each figure, or an empty string if all origins are the same."""
     origins = {figure.origin for figure in figures.values()}
     if len(origins) < 2:
         return ""

@@ -81,9 +81,9 @@ class Memory:
     """The allocations of a server, in bytes.
 
     `output` is the size of the logits. `checkpoint_bytes` is the largest size of one checkpoint, and `checkpoints` is
-    the largest number of checkpoints in one slot. Both are 0 if the model needs no checkpoints. `spaced` is the number
-    of checkpoints that the spacing allows for plain completions. A chat request can add one more at its last user
-    message. `prompt_cache_bytes` is None if the prompt cache has no limit.
+    the largest number of checkpoints in one slot. Both are 0 if the model needs no checkpoints or the options disable
+    them. `spaced` is the number of checkpoints that the spacing allows for plain completions. A chat request can add
+    one more at its last user message. `prompt_cache_bytes` is None if the prompt cache has no limit.
     """
 
     cells: Cells
@@ -112,7 +112,7 @@ class Memory:
 
     @property
     def checkpoint_total(self) -> int:
-        """The number of bytes in host memory for all checkpoints of all slots."""
+        """The largest number of bytes that the checkpoints of all slots can take in host memory."""
         return self.checkpoint_bytes * self.checkpoints * self.slots
 
 
@@ -182,7 +182,7 @@ def value_bytes(layer: Layer, options: ServerOptions) -> int:
 
 
 def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
-    """Return the number of cells of one stream in the cache of the layers with a window."""
+    """Return the number of cells that one stream has in the cache for layers with a window."""
     if options.swa_full:
         return sizes.stream
     kept = layout.window * (sizes.slots if options.unified else 1) + sizes.ubatch
@@ -362,7 +362,7 @@ def state_rows_more(layout: Layout, options: ServerOptions) -> int:
 
 
 def _spaced(options: ServerOptions, sizes: Cells) -> int:
-    """Return how many checkpoints fit into a slot's context, up to the limit of the options.
+    """Return how many checkpoints fit into a slot's context, up to the limit that the options set.
 
     Two checkpoints are more than `spacing` tokens apart.
     """

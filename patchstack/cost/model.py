@@ -52,11 +52,14 @@ class Model:
 
     @property
     def tensor_bytes(self) -> int:
-        """The number of bytes of all tensors without padding, which llama.cpp prints as `file size`."""
+        """The number of bytes of all tensors, without padding. llama.cpp prints this number as `file size`."""
         return sum(one.bytes for one in self.tensors)
 
     def value(self, key: str) -> Value | None:
-        """Return the value of a key of the model's architecture. Return None if it is missing."""
+        """Return the value at `ARCHITECTURE.key`, or None if the key is missing.
+
+        ARCHITECTURE is the model's architecture.
+        """
         return self.keys.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:
@@ -167,7 +170,8 @@ def _joined(path: Path, first: Header, others: list[Header]) -> Model:
             )
         if twice := names & {tensor.name for tensor in one.tensors}:
             raise ModelFileUnreadable(
-                f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="use only shards of one model"
+                f"{one.path.name} and an earlier shard both have the tensor {min(twice)!r}",
+                hint="use only shards of one model",
             )
         names |= {tensor.name for tensor in one.tensors}
     wanted = _whole(first, "split.tensors.count")

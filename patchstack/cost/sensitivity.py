@@ -92,8 +92,8 @@ class Elasticity:
 class Variation:
     """A result at one value of an input.
 
-    `value` is in the unit of the input: bytes per second, streams or tokens. `amount` is in `unit`. `speed` is in
-    tokens per second. It is None if the result is not a time for tokens.
+    `value` is in the base unit of the input, for example bytes per second, streams or tokens. `amount` is in `unit`.
+    `speed` is in tokens per second. It is None if the result is not a time for tokens.
     """
 
     result: str
@@ -192,7 +192,7 @@ def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[st
 
 
 def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, drafting: bool) -> Result:
-    """Return the `Result` for the bytes of weights that a step of `tokens` tokens reads."""
+    """Return the `Result` for the number of weight bytes that a step of `tokens` tokens reads."""
 
     def weighed(count: int) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -242,7 +242,7 @@ def memory_result(models: Sequence[Loaded]) -> Result:
 def state_result(
     memories: Sequence[LayerMemory], layout: Layout, threshold: float, streams: int, bandwidth: float | None
 ) -> Result:
-    """Return the `Result` for the time that a step needs for the recurrent state.
+    """Return the `Result` for the time that a step needs to read and write the recurrent state.
 
     Without a bandwidth, return the `Result` for the size of one sequence's state in bytes.
     """
@@ -268,7 +268,7 @@ def elasticities(result: Result) -> tuple[Elasticity, ...]:
 
     For the bytes of a group, the elasticity is the group's share of the result. For other inputs, it is the slope
     between 95% and 105% of the input, on logarithmic scales. For an input that `leaps`, the slope is between half and
-    double the input. A whole number changes by at least its `step`. An input of 0 has no elasticity.
+    double the input. A whole number changes by at least its `step`. An input that is 0 or infinite has no elasticity.
     """
     found = [Elasticity(result=result.name, name=name, value=share) for name, share in result.shares.items()]
     for name, one in result.inputs.items():
@@ -298,7 +298,7 @@ def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variati
     """Compute results at `points` values of one input.
 
     `text` names the input and its range, for example `bandwidth=200..300` or `streams=1..256`. A bandwidth without a
-    unit is in GB/s. Raises `UsageError` if the range is invalid or no result has the input.
+    unit is in GB/s. Raises `UsageError` if the range is invalid or no result depends on the input.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
     hint = f"write INPUT=LOW..HIGH, for example {_example(results)}; the inputs are {', '.join(names)}"

@@ -111,8 +111,8 @@ _SPECULATION = _named(
 def read_options(command: Sequence[str]) -> ServerOptions:
     """Parse a command line, which may begin with the program or with the first option.
 
-    Raises `UsageError` if values are invalid. The error lists all of them. Unknown options are not errors. The result
-    lists them.
+    Raises `UsageError` if values are invalid. The error lists every invalid value. An unknown option is not an error.
+    It is added to `unknown`.
     """
     words = list(command[1:] if command and not command[0].startswith("-") else command)
     found: dict[str, object] = {}
@@ -193,7 +193,7 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
 def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
     """Set the options that depend on other options.
 
-    `found` contains the options of the command line. Raises `UsageError` if a value is out of range.
+    `found` contains the options from the command line. Raises `UsageError` if a value is out of range.
     """
     problems = [
         f"{_NAMES[field][0]} {value}: {said}"

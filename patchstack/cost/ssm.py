@@ -1,4 +1,4 @@
-"""Compute the memory length τ of each head of recurrent layers.
+"""Compute the memory length τ of each head in recurrent layers.
 
 Also compute how many bytes are saved if heads with a small τ store their state in bf16.
 
@@ -56,7 +56,7 @@ def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
     """Return τ of every head of every recurrent layer.
 
     Raises `MissingError` if no layer has decays, or if a layer has a matrix instead of one decay for each head. Raises
-    `UsageError` if a value is not a decay.
+    `UsageError` if a value is not a decay, or if `ssm_dt.bias` is missing or has the wrong size.
     """
     tensors = {one.name: one for one in model.tensors}
     found = []
@@ -110,7 +110,8 @@ def split(
 ) -> StateSplit:
     """Return the split at a threshold in tokens: heads with a larger τ keep f32.
 
-    With a threshold of 0, all heads keep f32. With infinity, all heads use bf16. `bandwidth` is in bytes per second.
+    With a threshold of 0, all heads keep f32. With an infinite threshold, all heads use bf16. `bandwidth` is in bytes
+    per second.
     """
     f32 = tuple(tuple(tau > threshold for tau in one.tau) for one in memories)
     heads = sum(len(one) for one in f32)

@@ -74,7 +74,7 @@ def is_tied(placed: Iterable[Placed]) -> bool:
 def _recurrent_blocks(tensors: Iterable[Tensor]) -> frozenset[int]:
     """Return the blocks with a state and without an attention output.
 
-    Their `attn_qkv` and `attn_gate` belong to the recurrent layer.
+    The tensors `attn_qkv` and `attn_gate` of these blocks belong to the recurrent layer.
     """
     state: set[int] = set()
     attention: set[int] = set()
@@ -126,7 +126,7 @@ def _outside(stem: str) -> Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBytes:
-    """The totals of the tensors of one group and type.
+    """The totals for all tensors of one group and type.
 
     `tensors` is the number of tensors, `file_bytes` is their size in the file, and `step_bytes` is the number of bytes
     that a step reads.

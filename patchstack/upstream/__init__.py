@@ -1,1 +1,1 @@
-"""Show how upstream's changes affect a series. This package only reads."""
+"""Show how upstream's changes affect a series. This package does not change the series."""

@@ -1,4 +1,7 @@
-"""Read upstream's history after the pin from a path or URL. The commits follow first parents, oldest first."""
+"""Read upstream's commits after the pin. Upstream is a path or a URL.
+
+Only first parents are followed. The oldest commit is first.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class UpstreamCommit:
 class UpstreamRange:
     """Upstream from the pin to `tip`.
 
-    `ref` is the name of the tip. The user named the tip, or it was chosen by default.
+    `ref` is the name of the tip, which the user gave or which was chosen by default.
     """
 
     pin: Commit
@@ -185,7 +188,7 @@ class Ahead:
 
 @task("opening upstream")
 def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str) -> Ahead:
-    """Open a series and upstream up to `to`.
+    """Open a series, and upstream up to the commit `to`.
 
     By default, `to` is the newest available commit. If upstream is a URL, `to` is fetched. Commits that a shallow clone
     lacks are fetched from the clone's remote into patchstack's cache. The clone is not changed. `what` is the name of
@@ -194,7 +197,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
     """
     series = configured_series(config)
     upstream = Remote.at(config.upstream, cache)
-    # Fetch this first: the history of a URL includes the pin, so the pin need not be fetched separately.
+    # Fetch upstream first: the history of a URL includes the pin, so the pin need not be fetched separately.
     try:
         reached = upstream.reach(to, until=config.pin)
     except NoSuchRepository as error:

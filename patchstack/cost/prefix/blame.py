@@ -1,4 +1,4 @@
-"""Find the first message of a prompt that changed since the previous step.
+"""Find the first message that changed in a prompt since the previous step.
 
 Nothing after this message can be reused.
 """
@@ -110,9 +110,9 @@ class Conversations:
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
     """Return a score for the messages that two steps have in common.
 
-    The score is the number of these messages, plus the length of the common prefix in messages. It is 0 if the steps
-    have only system messages in common, and the previous step had other messages too. All conversations of an agent
-    have the same system message, so this message does not identify a conversation.
+    The score is the number of distinct common messages, plus the length of the common prefix in messages. It is 0 if
+    the steps have only system messages in common, and the previous step had other messages too. All conversations of an
+    agent have the same system message, so this message does not identify a conversation.
     """
     prefix = 0
     for one, other in zip(before, now, strict=False):

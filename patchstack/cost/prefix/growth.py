@@ -35,7 +35,7 @@ def growth(processed: Sequence[int]) -> Growth:
 
 
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the number of tokens of every step.
+    """Return the number of tokens of every step from the first to the last known step.
 
     `steps` are pairs (step, tokens) for the steps whose number of tokens is known. The numbers between two such steps
     are interpolated linearly.
@@ -51,8 +51,8 @@ def new_tokens(totals: Sequence[int]) -> int:
 
     The estimate is the largest growth of the prompt from one step to the next. It is 0 for fewer than two steps.
 
-    If a step also removes parts of the prompt, the prompt grows by fewer tokens than the step adds. So the estimate is
-    right if at least one step removes nothing.
+    If a step also removes parts of the prompt, the prompt grows by fewer tokens than the step adds. If every step adds
+    the same number of tokens, and at least one step removes nothing, the estimate is exact.
     """
     return max((later - earlier for earlier, later in pairwise(totals)), default=0)
 

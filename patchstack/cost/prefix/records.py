@@ -43,12 +43,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A step of an agent. A value is None if the log does not contain it.
+    """A step of an agent. Most values are None if the log does not contain them.
 
     `messages` is None for a plain completion, which has `prompt` instead. `body` is the request. `total` is the number
     of prompt tokens, `cached` is the number of reused tokens, and `generated` is the number of generated tokens.
     `prefill` and `decode` are the server's times in seconds. `started` and `ended` are in seconds on the clock of the
-    log. `slot` is -1 if the log does not contain it.
+    log. If the log does not contain them, `generated` is 0 and `slot` is -1.
     """
 
     place: str
@@ -258,8 +258,8 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
 def _measure(entry: dict[str, Any], text: str) -> None:
     """Compute the number of prompt tokens if the log does not contain it.
 
-    It is the number of tokens in the slot at the end, minus the generated tokens, plus 1. The last generated token is
-    not in the slot.
+    It is the number of tokens in the slot at the end, minus the generated tokens, plus 1, because the last generated
+    token is not in the slot.
     """
     held = _HELD.search(text)
     if "total" not in entry and held and held[2] == "0" and "generated" in entry:

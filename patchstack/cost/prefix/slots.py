@@ -39,7 +39,7 @@ class WindowCells:
     def kept(self, sequence: int) -> list[int]:
         """Return the positions that a saved state of the sequence contains.
 
-        These positions are in the window before the last position of the sequence.
+        These positions are in the window that ends at the sequence's last position.
         """
         last = self.last(sequence)
         return sorted(one for one in self.where.get(sequence, ()) if not self._outside(one, last))
@@ -113,11 +113,11 @@ class WindowCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request. `prompt` and `generated` are tokens.
+    """A request to the server. `prompt` and `generated` are token ids.
 
     `user_starts` contains the indices in the prompt at which user messages begin. It is empty for a plain completion.
-    `slot` is -1 if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` contains the span
-    (first, end) of each image in the prompt.
+    `slot` is -1 if the server chooses the slot. `cache` is the value of `cache_prompt`. `images` contains a half-open
+    range (first, end) of indices in the prompt for each image.
     """
 
     prompt: Sequence[int]
@@ -135,8 +135,8 @@ class Reuse:
     `total` is the number of prompt tokens, and `cached` is the number of reused tokens. `common` is the length of the
     prefix that the prompt shares with the earlier tokens of the slot. `restored` is the length of the restored
     checkpoint in tokens, or -1 if none was restored. `checkpoints` contains the lengths of the slot's checkpoints after
-    the request, in tokens. `lost_checkpoints` is the number of checkpoints that were erased because of the limit.
-    `refused` is true if the prompt is empty or does not fit the context of a slot.
+    the request, in tokens. `lost_checkpoints` is the number of checkpoints that were erased because the limit on
+    checkpoints was reached. `refused` is true if the prompt is empty or does not fit into the context of a slot.
     """
 
     slot: int
@@ -334,7 +334,7 @@ class Slots:
         return self.windows[0 if self.options.unified else slot.number]
 
     def _first_position(self, slot: _Slot) -> int:
-        """Return the first position of a slot.
+        """Return the smallest position in the memory of a slot.
 
         Source: `llama_memory_seq_pos_min`.
         """
@@ -383,7 +383,7 @@ class Slots:
     def _process(self, slot: _Slot, prompt: list[int], cached: int, request: Request) -> int:
         """Process the rest of a prompt in batches, and create checkpoints.
 
-        Return the number of old checkpoints that were erased because of the limit.
+        Return the number of old checkpoints that were erased because the limit on checkpoints was reached.
         """
         total, lost = len(prompt), 0
         users = set(request.user_starts)
@@ -433,7 +433,7 @@ class Slots:
         return lost
 
     def _decode(self, slot: _Slot, count: int) -> None:
-        """Add tokens to the memory, in ubatches."""
+        """Add tokens to the cells of the window, one ubatch at a time."""
         if not self.windows:
             return
         at = len(slot.prompt.tokens)

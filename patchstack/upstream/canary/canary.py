@@ -31,11 +31,11 @@ _NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 class Question:
     """The options of a canary run.
 
-    With `blame`, the run searches for the first breaking commits. It uses strict applies if `strict` is true, and
-    otherwise three-way merges. With `search`, it also finds commits that are similar to a patch, commits that conflict
-    with the lines of a patch, and names that both a patch and upstream added. `timeline` shows how each patch fits onto
-    every commit. `checks` are run on the resulting trees. `engine` opens the engine for the commands of checks.
-    `parked` patches are examined too.
+    With `blame`, the run searches for the first commit that breaks each patch. It uses strict applies if `strict` is
+    true, and otherwise three-way merges. With `search`, it also finds commits that are similar to a patch, and commits
+    that conflict with the lines of a patch. The search for names that both a patch and upstream added then includes
+    files that the series does not touch. `timeline` shows how each patch fits onto every commit. `checks` are run on
+    the resulting trees. `engine` opens the engine for the commands of checks. `parked` patches are examined too.
     """
 
     strict: bool = False
@@ -126,7 +126,7 @@ class _Rows:
         self._names = stale.names(applying, everywhere=search) if range_.commits else {}
 
     def row(self, index: int, broken: Broken | None) -> CanaryPatch:
-        """Return the row of one patch."""
+        """Return the row of one patch. `broken` is the first commit that breaks the patch, if it is known."""
         patch = self._patches[index]
         applied = self._run.applied[index]
         like = self._landed(index, applied)
@@ -164,7 +164,7 @@ class _Rows:
     def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
         """Return the hunks of a failing patch that upstream has not taken.
 
-        Return None if upstream has taken no significant hunk.
+        Return None if upstream has taken no significant hunk, and no upstream commit made most of the change.
         """
         if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
             return None

@@ -1,8 +1,8 @@
 """Compute the trees that a series produces on upstream's commits.
 
-Conflicts are settled so that the rest can be checked. Each patch's own change is merged three-way, as in `sync`. If
-both sides inserted lines at the same place, the resulting text contains both insertions. For other conflicts,
-upstream's lines are kept. Checks can thus read the complete text of upstream. The patch is reported as not carried.
+Conflicts are settled, so that checks can run on complete texts. Each patch's own change is merged three-way, as in
+`sync`. If both sides inserted lines at the same place, the resulting text contains both insertions. For other
+conflicts, upstream's lines are kept. A patch with a conflict is reported as not carried.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class _Carried:
 class CarriedTrees:
     """Computes the trees of a series on upstream trees.
 
-    `wanted` are the numbers of the patches whose trees are needed. `links` are the patches on the pin.
+    `wanted` are the numbers of the patches whose trees are needed. `links` are the results of applying each patch to
+    the pin.
     """
 
     def __init__(self, objects: Objects, links: Sequence[Link], wanted: Collection[int]) -> None:

@@ -33,9 +33,10 @@ sixth of the total.
 class Reason:
     """One reason why a patch fails.
 
-    `fault` is a value of `patchstack.git.apply.Fault`. `path` is empty if the path is unknown. `diff` and `hunk` are
-    the indices (from 0) of the hunk that does not fit. `hunk` is None for a file that is missing or must not exist.
-    `line` is the 1-based line in the patch file. It is None if the line is unknown.
+    `fault` is a value of `patchstack.git.apply.Fault`. `path` is empty if the path is unknown. `diff` is the diff of
+    the file, and `hunk` is the index (from 0) of the hunk that does not fit. `diff` is None if the reason comes from
+    git, or if the search was too costly. `hunk` is None if the reason is not a single hunk, for example if the file is
+    missing. `line` is the 1-based line in the patch file. It is None if the line is unknown.
     """
 
     fault: str
@@ -173,7 +174,7 @@ class Culprits:
         return self._range.commits[indices[-1]] if indices else None
 
     def of_lines(self, path: bytes, start: int, end: int) -> list[UpstreamCommit]:
-        """Return the commits that added these lines of a path at the tip, or that removed lines between them."""
+        """Return the commits that added these lines to the tip's version of a path, or removed lines between them."""
         known = self._owners(path)
         return [self._range.commits[by] for by in sorted(known[-1].within(start, end))] if known else []
 

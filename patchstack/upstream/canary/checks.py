@@ -22,7 +22,7 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteChange:
-    """A site that is new or missing at the tip, and the commit that changed it.
+    """A site that is new or missing at the tip, and the commit that added or removed it.
 
     The commit is None if no search was made, or if the site was already new or missing at the pin.
     """

@@ -66,7 +66,10 @@ class Diagnoser:
         return self._found[key]
 
     def carried(self, tree: str) -> Verdicts:
-        """Return whether each patch's own change merges three-way onto an upstream tree."""
+        """Return whether each patch's own change merges three-way onto an upstream tree.
+
+        For a change that merges, also return whether it has no effect.
+        """
         key = self._entries(tree)
         if key not in self._carried:
             self._carried[key] = self._carrier.merged(key, self._slots(tree))
@@ -104,7 +107,7 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Return the new paths of touched files that upstream moved, with their entries.
+        """Return the new path of each touched file that upstream moved, and the entry at this path.
 
         A file counts as moved if the tree lacks the file's old path and contains a similar new file.
         """
@@ -240,7 +243,7 @@ class Diagnoser:
         ]
 
     def _edits_in(self, tree: str, index: int, reason: Reason) -> list[Edit]:
-        """Return upstream's changes to the lines that a hunk covers, as edits to upstream's version."""
+        """Return upstream's changes to the lines that a hunk covers, as edits of the text before the patch."""
         span = self._span(reason, index)
         here = self._here(tree, reason.path)
         if span is None or here is None:
@@ -264,7 +267,7 @@ class Diagnoser:
 def _touch(one: Edit, other: Edit) -> bool:
     """Return whether two edits with the same new text touch each other in that text.
 
-    A pure removal is a point between two lines.
+    A pure removal counts as a point between two lines.
     """
     if not one.added and not other.added:
         return one.to == other.to

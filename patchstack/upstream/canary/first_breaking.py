@@ -49,7 +49,7 @@ def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[P
     """Return, for each patch, the first commit onto which the patch does not merge three-way.
 
     The patch is merged onto a tree that includes the earlier patches that merge. The result is None for a patch that
-    does not apply to the pin.
+    never fails, or that does not apply to the pin.
     """
     causes: dict[int, tuple[int, ...]] = {}
 
@@ -113,7 +113,7 @@ def _each(range_: UpstreamRange) -> Iterator[UpstreamCommit]:
 
 
 class _Together:
-    """Finds earlier commits that are needed for a commit to break a patch."""
+    """Finds the earlier commits without which a commit would not break a patch."""
 
     def __init__(self, diagnoser: Diagnoser, range_: UpstreamRange, fails: Fails) -> None:
         self._range = range_
@@ -121,10 +121,10 @@ class _Together:
         self._transplant = Transplant(diagnoser.objects, range_, diagnoser.chain.touched)
 
     def needed(self, commit: UpstreamCommit, indices: Sequence[int]) -> dict[int, tuple[UpstreamCommit, ...]]:
-        """Return the earlier commits that are needed to break patches, oldest first.
+        """Return, for each patch, the earlier commits without which `commit` would not break it, oldest first.
 
-        `indices` are patches that fail from `commit` on. No earlier commits are returned for a patch that `commit`
-        breaks alone. The result is also empty if `commit` depends on earlier commits and cannot be separated from them.
+        `indices` are patches that fail from `commit` on. The result does not include patches that `commit` breaks
+        alone. It is empty if `commit` depends on earlier commits and cannot be separated from them.
         """
         if commit.index == 0:
             return {}
@@ -134,9 +134,10 @@ class _Together:
         return {index: self._before(commit, index) for index in indices if not alone[index]}
 
     def _before(self, commit: UpstreamCommit, index: int) -> tuple[UpstreamCommit, ...]:
-        """Find earlier commits by bisection until the patch fails.
+        """Return the earlier commits without which `commit` would not break one patch.
 
-        Each step adds the latest commit that is still missing.
+        Each bisection adds the latest commit that is still missing. The search ends when the chosen commits break the
+        patch at the pin. The result is empty if too many commits are needed, or if they depend on other commits.
         """
         chosen = [commit]
         while len(chosen) < _TOGETHER:
@@ -166,8 +167,8 @@ class _Together:
 def _needed(diagnoser: Diagnoser, tree: str, index: int) -> tuple[int, ...]:
     """Return the failing earlier patches that prevent a patch from merging onto a tree.
 
-    The result is empty if the patch fails because of its own change. Otherwise it is the one patch whose changes are
-    sufficient, or a minimal group of patches whose changes are needed together.
+    The result is empty if the patch fails because of its own change. Otherwise it is the one patch whose changes would
+    make the merge succeed, or a minimal group of patches whose changes are needed together.
     """
     failing = diagnoser.carried(tree).clean
     before = sorted(

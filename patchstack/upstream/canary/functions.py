@@ -1,6 +1,6 @@
 """Find the functions of a source text, as git does for its hunk headers.
 
-The head line of a function begins with a letter.
+The head line of a function is not indented. It begins with a letter, `_` or `$`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def function_at(found: Sequence[Function], line: int) -> Function | None:
 def heads_at(lines: Sequence[bytes], numbers: Iterable[int]) -> set[bytes]:
     """Return the heads of the functions that contain the given lines.
 
-    The line numbers must be in ascending order. Unlike `function_at`, this function reads only the needed part of the
+    The line numbers must be in ascending order. Unlike `functions`, this function reads only the needed part of the
     text, and reads every line at most once.
     """
     found: set[bytes] = set()

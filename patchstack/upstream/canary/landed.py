@@ -1,8 +1,8 @@
 """Find out whether upstream already contains a patch or a similar change.
 
-The module tests, in this order, whether the patch would still change upstream, whether it applies in reverse, and
-whether upstream contains its hunks. Then it searches for an upstream commit with the same patch-id, similar lines or a
-similar title.
+The module tests whether the patch would still change upstream, whether it applies in reverse, and whether upstream
+contains its hunks. The module also searches for an upstream commit with the same patch-id, similar lines or a similar
+title.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Landing:
         return Likeness(how="title", score=titled[0], commit=titled[1]) if titled is not None else None
 
     def _mine(self, index: int) -> ChangedLines:
-        """Return the lines that a patch changes."""
+        """Return the significant lines that a patch adds and removes."""
         found = self._own_lines.get(index)
         if found is None:
             texts = self._texts_of(index)
@@ -164,7 +164,7 @@ class Landing:
         return sum((mine & self._lines[commit.index]).values())
 
     def _standing(self, path: bytes, entry: Entry | None) -> frozenset[bytes]:
-        """Return the changed lines of the series that an upstream file contains."""
+        """Return the lines of an upstream file that any patch of the series adds or removes."""
         oid = entry[1] if entry is not None else ""
         if oid not in self._theirs:
             if self._every is None:
@@ -257,7 +257,7 @@ class Landing:
         return [(path, b"\n".join(old), b"\n".join(new)) for path, old, new, _ in self._texts_of(index)]
 
     def _nothing_else(self, commit: UpstreamCommit, paths: set[bytes]) -> bool:
-        """Return whether a commit changes only these paths."""
+        """Return whether a commit changes exactly these paths."""
         before = tree_before(self._range, self._objects, commit)
         return {change.path for change in compare_trees(self._objects, before, commit.tree)} == paths
 

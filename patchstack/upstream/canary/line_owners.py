@@ -15,9 +15,9 @@ NOBODY = -1
 class Owned:
     """The owners of all lines and joints of a text.
 
-    A joint is a place before, between or after lines. The owner of a line is the step that added it. The owner of a
-    joint is the step that last removed lines there or added a line next to it. `NOBODY` owns everything that existed
-    from the beginning.
+    A joint is the place before the first line, between two lines, or after the last line. The owner of a line is the
+    step that added it. The owner of a joint is the step that last removed lines there or added a line next to it.
+    `NOBODY` owns everything that existed from the beginning.
     """
 
     lines: tuple[int, ...]
@@ -38,7 +38,7 @@ def unowned(count: int) -> Owned:
 
 
 def owned_after(last: Owned, by: int, changes: Sequence[Edit]) -> Owned:
-    """Return the owners after one step that makes some edits."""
+    """Return the owners after the step `by`, which makes the edits in `changes`."""
     lines: list[int] = []
     joints: list[int] = []
     before = list(last.joints)
@@ -52,7 +52,10 @@ def owned_after(last: Owned, by: int, changes: Sequence[Edit]) -> Owned:
 
 
 class Ownership:
-    """The owners of the lines in a series' files on the pin. An owner is the index of a patch."""
+    """The owners of the lines in a series' files.
+
+    The series is applied to the pin. An owner is the index of a patch.
+    """
 
     def __init__(self, own: OwnEdits) -> None:
         self._own = own
@@ -71,9 +74,10 @@ class Ownership:
         return self._users.get(path, ())
 
     def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
-        """Return the owners of a range of lines in the file that a patch finds on the pin.
+        """Return the owners of a range of lines in a file.
 
-        The owners are earlier patches that added lines of the range, or removed lines within it.
+        The range refers to the file just before patch `index`, with the series on the pin. The owners are earlier
+        patches that added lines of the range, or removed lines within it.
         """
         found = None
         for by, owned in self._versions(path):

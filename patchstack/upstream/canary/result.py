@@ -54,7 +54,7 @@ class Broken:
 
     `together` are earlier commits that are needed to break the patch, oldest first. It is empty if `commit` alone
     breaks the patch. `root` is true if the patch fails because of its own change. If it is false, `causes` are the
-    patches whose failures cause this one. `lines` show the conflict.
+    patches whose failures cause this failure. `lines` describe the conflicting places.
     """
 
     commit: UpstreamCommit
@@ -100,10 +100,11 @@ class CanaryPatch:
     `strict` is the result in a chain of strict `git apply`: `clean`, `offset`, `conflict`, `missing-file`, `malformed`
     or `unsafe`. It is None for an anchored patch. `threeway` is the result in a chain of three-way merges: `clean`,
     `landed` (the patch changes nothing there) or `conflict`. It is None for a patch that does not apply to the pin.
-    `causes` are all patches that cause a cascade, and `caused_by` is the first of them. `renamed` are files that moved:
-    the path at the pin and the new path. `collides` are the commits whose lines conflict. The commit with the most
-    conflicting places is first. `remains` are the hunks of a partly landed patch that upstream's tree lacks. `line` is
-    the 1-based line of the patch file that does not fit. It is None if the patch applies or the line is unknown.
+    `causes` are all patches that cause a cascade, and `caused_by` is the first of them. `renamed` contains pairs of an
+    old and a new path, for files that upstream moved, and for files that the patch adds to renamed directories.
+    `collides` are the commits whose lines conflict. The commit with the most conflicting places is first. `remains` are
+    the hunks of a partly landed patch that upstream's tree lacks. `line` is the 1-based line of the patch file that
+    does not fit. It is None if the patch applies or the line is unknown.
     """
 
     file: str
@@ -187,9 +188,9 @@ class Culprit:
 def to_mend(result: Canary) -> list[Culprit]:
     """Return the patches to repair, grouped by upstream commit.
 
-    Groups that free the most patches come first, then groups with the most patches. A patch belongs to the first commit
-    that broke it, if that commit was searched for. Otherwise, it belongs to the commit with the most conflicting
-    places.
+    Groups are sorted by the number of patches that they free, and then by their own number of patches, largest first. A
+    patch belongs to the first commit that broke it, if that commit was searched for. Otherwise, it belongs to the
+    commit with the most conflicting places.
     """
     groups: dict[int, list[CanaryPatch]] = {}
     commits: dict[int, UpstreamCommit] = {}

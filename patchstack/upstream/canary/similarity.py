@@ -117,7 +117,10 @@ _STEM = 6  # two forms of a word match if their prefixes of this length are equa
 
 
 def words(title: str) -> frozenset[str]:
-    """Return the topic words of a title. Each word is shortened to its first letters."""
+    """Return the words of a title, each shortened to its first characters.
+
+    Numbers, and words with fewer than 4 characters, are ignored.
+    """
     joined = _PREFIX.sub(r"\1", title.lower())
     return frozenset(word[:_STEM] for word in _WORD.findall(joined) if not word.isdigit())
 

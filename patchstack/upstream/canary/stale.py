@@ -26,7 +26,7 @@ _DEFINES = (
     re.compile(rb"getenv\(\s*\"(\w+)\""),
     re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
 )
-_SHORTEST = 5  # the minimum number of letters in a significant name
+_SHORTEST = 5  # the minimum number of characters in a significant name
 
 
 class Staleness:
@@ -44,7 +44,7 @@ class Staleness:
         self._functions: dict[tuple[bytes, bool], list[Function]] = {}
 
     def around(self, index: int) -> Iterator[str]:
-        """Yield a sentence for every function that both a patch and upstream changed.
+        """Yield a sentence for every function that a patch changes and that upstream changed or removed.
 
         Yields nothing for a patch that is too large or too costly to analyse.
         """
@@ -89,11 +89,11 @@ class Staleness:
         return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
 
     def names(self, indices: Sequence[int], *, everywhere: bool) -> dict[int, list[str]]:
-        """Return messages about the names that both a patch and upstream added, by patch.
+        """Return, for each patch, messages about the names that both the patch and upstream added.
 
-        Each message contains upstream's file. Upstream must have added the name since the pin. `indices` are the
+        Each message names upstream's file. A name counts only if upstream added it since the pin. `indices` are the
         patches that apply. Only files that the series touches are searched. With `everywhere`, all available files that
-        upstream changed are searched.
+        upstream changed are searched, if they have the suffix of a touched file.
         """
         defined = {index: self._defined(index) for index in indices}
         wanted: set[bytes] = set().union(*defined.values())
@@ -137,7 +137,7 @@ class Staleness:
         return found
 
     def _changed(self, everywhere: bool) -> Iterator[tuple[bytes, Entry | None, Entry]]:
-        """Yield the available files that upstream changed, as path, entry at the pin, and entry now.
+        """Yield the available files that upstream changed, as path, entry at the pin, and entry at the tip.
 
         A file that the series does not touch is included only if the series touches files with the same suffix.
         """

@@ -35,7 +35,7 @@ Slot = tuple[int, Content] | None
 Journal = tuple[tuple[int, Slot, Slot], ...]
 """The changes of a patch.
 
-Each change is the index of its path among the touched paths, and the slots before and after the patch.
+Each change consists of the index of its path among the touched paths, and the slots before and after the patch.
 """
 
 _Edits = tuple[tuple[int, Slot], ...]
@@ -72,7 +72,7 @@ class _Contents:
 
     LIMIT = 300_000_000  # approximate limit in bytes
     _LINE, _SHARED = 41, 8  # overhead in bytes of a stored line, and of a line that is shared
-    _MOST_SHARED = 1_000_000  # maximum number of lines
+    _MOST_SHARED = 1_000_000  # maximum number of shared lines
 
     def __init__(self, objects: Objects) -> None:
         self.pool = Pool()
@@ -263,7 +263,7 @@ class StrictChain:
         return self._places[index]
 
     def standing(self, tree: str, index: int) -> Standing:
-        """Return the state of a tree just before a patch of the chain is applied."""
+        """Return the state of a patch's paths just before the patch is applied, in the chain over a tree."""
         self.run(tree)
         return Standing(self, tree, index, self._replay.inputs[index])
 

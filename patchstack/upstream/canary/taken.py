@@ -131,7 +131,7 @@ class TakenHunks:
         if not any(map(says_something, _changed(edit, before, after))):
             return place == added
         if not added and self._diagnoser.ownership.of_lines(path, index, edit.at, edit.at + edit.removed):
-            return False  # the edit removes lines of the series, which were never in upstream
+            return False  # the edit removes lines that the series added, which were never in upstream
         return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
 
 

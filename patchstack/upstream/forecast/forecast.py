@@ -31,14 +31,14 @@ from patchstack.upstream.merge.text import is_binary
 AHEAD = 30
 """The horizon of the forecast in days."""
 NEAR = 25
-"""The maximum distance, in lines, of an upstream change that counts for a place."""
+"""The maximum distance, in lines, between a place and an upstream change that counts for this place."""
 CONTEXT = 3
 """The number of context lines around a change.
 
 A patch no longer applies strictly if upstream changes one of these lines.
 """
 CALM = 0.05
-"""The expected number of changes of a place in `AHEAD` days if upstream changed nothing nearby.
+"""The expected number of changes to a place in `AHEAD` days if upstream changed nothing nearby.
 
 It is not 0, because refactorings cannot be predicted.
 """
@@ -60,8 +60,8 @@ class HotFunction:
 class HotFile:
     """A file of upstream that the series changes.
 
-    `weeks` contains the number of upstream commits in each week, oldest week first. `known` is false if the functions
-    are unknown because contents were missing.
+    `weeks` contains, for each week, the number of upstream commits that changed the file, oldest week first. `known` is
+    false if the functions are unknown because contents were missing.
     """
 
     path: str
@@ -95,8 +95,8 @@ class Forecast:
     """The forecast for a series.
 
     `days` is the length of the period that ends at `until` (YYYY-MM-DD). The period is shorter than requested if the
-    clone's history is shorter. `weeks` are the first days of the weeks. Files are sorted by commits and patches by
-    risk, highest first.
+    clone's history is shorter. `weeks` are the first days of the weeks. Files are sorted by commits, and patches are
+    sorted by risk, highest first.
     """
 
     days: int
@@ -108,7 +108,7 @@ class Forecast:
 
 
 def expected(commits: float, lines: int, days: int) -> float:
-    """Return the expected number of changes of a place with `lines` lines in `AHEAD` days.
+    """Return the expected number of changes to a place with `lines` lines in `AHEAD` days.
 
     `commits` is the number of commits that changed lines near the place in `days` days. The result is the place's share
     of these changes plus `CALM`.
@@ -137,8 +137,8 @@ class _Place:
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
     """Forecast from upstream's commits of the last `days` days before its tip.
 
-    Only files that the series touches at the tip are fetched. Raises `MissingError` if the history of the clone cannot
-    be read.
+    If contents are missing, only those of touched files at the pin and at the tip are fetched. Raises `MissingError` if
+    the history of the clone cannot be read.
     """
     past = _past(repository, range_.tip, days)
     with StrictChain(objects, series.patches) as chain:
@@ -149,7 +149,7 @@ def foresee(objects: Objects, repository: Repository, series: Series, range_: Up
 def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
     """Return upstream's commits of the last `days` days before its tip, oldest first.
 
-    The tree of the oldest commit is the base, so its own changes do not count.
+    The tree of the oldest commit is the base, so the changes of this commit do not count.
     """
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:

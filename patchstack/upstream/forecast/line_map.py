@@ -16,7 +16,7 @@ If both are equal, the range is a place between two lines.
 def before(range_: Range, edits: Iterable[Edit]) -> Range:
     """Return the lines of the old text that became a range of the new text.
 
-    If an edit touches the range, all old lines of the edit are included. The result for inserted lines is an empty
+    If an edit overlaps the range, all old lines of the edit are included. The result for inserted lines is an empty
     range.
     """
     start, end = range_

@@ -26,7 +26,7 @@ _new = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class MergedEdits:
-    """The result of merging a patch's edits into another version of a text.
+    """The result of merging a patch's edits into a different version of a text.
 
     `clean` is true if there were no conflicts. `nothing` is true if the patch changes nothing in this version. `lines`
     are the merged text. `left` are the edits from the patch's own result to the merged text.
@@ -50,8 +50,8 @@ def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, .
 def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
     """Merge a patch's edits (base to theirs) with upstream's edits (base to ours).
 
-    A conflict is settled in `lines`. If both sides only inserted lines, both insertions are kept, first that of `ours`.
-    Otherwise, the lines of `ours` are kept.
+    A conflict is settled in `lines`. If both sides only inserted lines, both insertions are kept, with that of `ours`
+    first. Otherwise, the lines of `ours` are kept.
     """
     if not upstream:
         return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())
@@ -60,7 +60,7 @@ def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: t
     clean = nothing = True
     merged: list[bytes] = []
     left: list[Edit] = []
-    at = passed = grown = 0  # merged lines of ours, merged edits of upstream, and lines that the patch has added
+    at = passed = grown = 0  # counts: merged lines of ours, merged edits of upstream, lines that the patch has added
     for first, done, begun, ended in _places(upstream, patch):
         left += _moved(upstream[passed:first], grown, len(merged) - at)
         passed = done
@@ -114,7 +114,7 @@ def _places(upstream: Sequence[Edit], patch: Sequence[Edit]) -> Iterator[tuple[i
 
 
 def _shift(found: Sequence[Edit], count: int) -> int:
-    """Return how many lines the first `count` edits add to a text. The result is negative if they remove lines."""
+    """Return by how many lines a text has grown after the first `count` edits. The result can be negative."""
     if not count:
         return 0
     last = found[count - 1]
@@ -156,7 +156,7 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
     places = list(_places(upstream, patch))
     apart = all(first == done for first, done, _, _ in places)
     found: list[Edit] = []
-    passed = grown = 0  # merged edits of upstream, and lines that the patch has added
+    passed = grown = 0  # counts: merged edits of upstream, and lines that the patch has added
     for first, done, begun, ended in places:
         found += _moved(upstream[passed:first], grown, 0)
         passed = done

@@ -1,9 +1,9 @@
 """Find the changes between two texts with git's histogram diff, which git uses for merges.
 
 The algorithm is that of xdiff/xhistogram.c. It splits both texts at the common run that contains the rarest line. If
-several runs are equally rare, it chooses the longest. An index of the old text stores its line counts and the result of
-each region. The next version of the new text differs in a few lines, so the results for most of its regions are already
-stored.
+several runs are equally rare, it chooses the longest. An index of the old text stores the positions of its lines and
+the result of each region. The next version of the new text differs in a few lines, so the results for most of its
+regions are already stored.
 """
 
 from __future__ import annotations
@@ -137,7 +137,10 @@ class _Compared:
         self.new_changed[start:end] = b"\1" * (end - start)
 
     def _classic(self, first: int, last: int, start: int, end: int) -> None:
-        """Compare a region with Myers' diff, because all of its common lines are too frequent."""
+        """Compare a region with Myers' diff.
+
+        All common lines of the region are too frequent, or the effort limit is reached.
+        """
         from patchstack.upstream.merge.text import myers
 
         # Numbers stand for the lines, because only their equality counts, and they may lack their newlines.

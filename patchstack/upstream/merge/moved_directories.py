@@ -82,9 +82,9 @@ class MovedDirectories:
 
 
 def _renamed_directory(directory: bytes, old: bytes, new: bytes) -> list[bytes]:
-    """Return the new name of a parent directory, from the old and the new path of one of its files.
+    """Return the new path of a directory, from the old and the new path of one of its files.
 
-    Return an empty list if the names below the directory differ.
+    The result is a list with one path. It is empty if the names below the directory differ.
     """
     old, new = old.rpartition(b"/")[0], new.rpartition(b"/")[0]
     while old != directory:

@@ -27,8 +27,8 @@ class Clash(StrEnum):
     BOTH_ADDED = "both-added"  # the patch creates a file that exists with different content
     DELETED = "deleted"  # the patch changes a file that was removed
     CHANGED = "changed"  # the patch deletes a file that was changed
-    MODE = "mode"  # both sides changed the file's mode, or one side changed its type
-    OBSTACLE = "obstacle"  # a directory has the file's path, or a file has the path of its directory
+    MODE = "mode"  # both sides changed the file's mode or type, in different ways
+    OBSTACLE = "obstacle"  # a directory has the file's path, or a file has the path of a parent directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Picker:
         return _Merging(self, self._objects, before, after, onto).run()
 
     def texts(self, base: str, ours: str, theirs: str) -> TextMerge:
-        """Merge three blobs, given by their ids. An empty id stands for an empty file."""
+        """Merge three blobs, given by their ids. An empty id means an empty file."""
         key = (base, ours, theirs)
         found = self._texts.get(key)
         if found is None:

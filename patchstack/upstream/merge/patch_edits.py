@@ -1,4 +1,4 @@
-"""Compute the edits of each patch to the pin's files, usually without comparing whole files."""
+"""Compute the edits that each patch makes on the pin, usually without comparing whole files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PathEdit:
 
     `edits` is None if one side is not a text, or if the patch is too large or too costly to read here. `spans` are the
     ranges of the hunks in the old file, including context: the first line, and the line after the last. `spans` is
-    empty if git must apply the patch.
+    empty if the hunks are not placed here, for example because git must apply the patch.
     """
 
     path: bytes

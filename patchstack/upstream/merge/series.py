@@ -125,7 +125,10 @@ class Carrier:
         return self._merged(index, tuple(files))[1]
 
     def apart(self, path: bytes, ours: Slot, index: int) -> tuple[Edit, ...]:
-        """Return the edits from the text that a patch finds on the pin to upstream's text `ours`."""
+        """Return the edits that turn the text before a patch into upstream's text `ours`.
+
+        The text before the patch is the pin's text with the changes of the earlier patches.
+        """
         return self._before(Way.BARE, path, ours, index).left
 
     def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:

@@ -1,4 +1,4 @@
-"""Merge two versions of a text with their common base in the same way as git (xdl_merge of xdiff)."""
+"""Merge two versions of a text that have a common base, in the same way as git (xdl_merge of xdiff)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NEAR = 3  # the maximum number of common lines between joined conflicts (xmerge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Lines of a place that both sides changed.
+    """A place that both sides changed.
 
     `start` is the 0-based line of `base` in the old text. Lines include their newlines. `base` is empty if both sides
-    inserted lines.
+    only inserted lines.
     """
 
     start: int
@@ -31,7 +31,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMerge:
-    """A merged text. If there are conflicts, each has git's conflict markers in `text`."""
+    """A merged text. `text` contains git's markers for every conflict that is not settled."""
 
     text: bytes
     collisions: tuple[Collision, ...]
@@ -110,8 +110,8 @@ def merge_texts(
     """Merge three texts.
 
     `labels` follow the conflict markers. `found` are the edits from the base to each side, if they are known. With
-    `union`, conflicts are settled. If both sides only inserted lines, both insertions are kept, first that of `ours`.
-    Otherwise, the lines of `ours` are kept. Settled conflicts are still reported.
+    `union`, conflicts are settled. If both sides only inserted lines, both insertions are kept, with that of `ours`
+    first. Otherwise, the lines of `ours` are kept. Settled conflicts are still reported.
     """
     lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
     changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), mine, other)
@@ -198,7 +198,7 @@ def overlay(one: Sequence[Edit], two: Sequence[Edit], ours: Sequence[bytes], the
 
 
 def _grown(found: Sequence[Edit]) -> int:
-    """Return how many lines a text has grown after the last of these edits."""
+    """Return by how many lines a text has grown after these edits."""
     return found[-1].to + found[-1].added - found[-1].at - found[-1].removed if found else 0
 
 
