@@ -21,7 +21,7 @@ class Replay(Generic[T, R]):
     """The last run of a series, stored patch by patch.
 
     `places` are the indices of the paths that each patch reads and writes. The result of a patch depends only on these
-    places. `same` returns whether two contents of a place are equal. A wrong False costs only time.
+    places. `same` returns whether two contents of a place are equal. If it wrongly returns False, only time is lost.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Replay(Generic[T, R]):
         return self.results
 
     def result_if(self, others: Collection[int], step: Step[T, R], index: int) -> R:
-        """Return the result of one patch if the patches in `others` are tried with a different step.
+        """Return the result that one patch would have if the patches in `others` were tried with `step`.
 
-        The result refers to the last run. The stored run does not change.
+        All other patches are as in the last run. The stored run does not change.
         """
         found = self._propagate({}, list(others), others, step, index, keep=False)
         return self.results[index] if found is None else found[0]
@@ -90,7 +90,7 @@ class Replay(Generic[T, R]):
         *,
         keep: bool,
     ) -> tuple[R] | None:
-        """Try the waiting patches in order, and all patches that read their changes.
+        """Try the waiting patches, and all patches that read their changes, in order.
 
         Return the result of patch `upto` if this patch is tried. `dirty` are the contents that differ from the last run
         at the current patch.

@@ -19,7 +19,7 @@ class Growth:
 
 
 def growth(processed: Sequence[int]) -> Growth:
-    """Return the growth of the total, from a least-squares line through the tokens of each step.
+    """Return how the total grows, according to a least-squares line through the tokens of each step.
 
     If step i (counted from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²` tokens. If there is only one
     step, `quadratic` is 0.

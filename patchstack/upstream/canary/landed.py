@@ -176,7 +176,8 @@ class Landing:
     def _together(self, tree: str, index: int) -> int | None:
         """Return a later patch that changes the same lines, if upstream took both patches as one change.
 
-        The earlier patch alone conflicts with the result of the later patch. Return None if no such patch exists.
+        In this case, patch `index` alone conflicts with upstream, which contains the result of the later patch. Return
+        None if no such patch exists.
         """
         own = self._diagnoser.own
         if self._diagnoser.own.bulky(index):

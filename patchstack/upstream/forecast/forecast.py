@@ -2,7 +2,7 @@
 
 The forecast uses how often upstream changes lines near the series' own changes. In a backtest
 (benchmarks/forecast_backtest.py), this was the simplest of the best predictors. docs/guides/canary.md shows the
-figures. The age and the function of a change did not improve the predictions.
+figures. Using the age or the function of a change did not improve the predictions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Merge a series three-way onto another tree, with edits instead of texts.
 
-Complete files are compared only once: upstream's version of each file with the version at the pin. The resulting edits
-are only shifted for each further patch, or combined with the lines of a skipped patch. Only the few lines of touching
-edits are compared again. The merge produces the same result as `text.merge_texts`.
+Complete files are compared only once: upstream's version of each file with the version at the pin. For a patch that
+merges, the resulting edits are only shifted. For a patch that is skipped, the reverse of the patch's edits is added to
+them. Only the few lines of touching edits are compared again. The merge produces the same result as `text.merge_texts`.
 """
 
 from __future__ import annotations
