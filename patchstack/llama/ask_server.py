@@ -30,7 +30,8 @@ _TAKEN = (
 class ServerAnswers:
     """The complete answers of each server.
 
-    If the answers cannot be compared, `reason` is the reason. `by_build` is true if the build caused this.
+    If the answers cannot be compared, `answers` is empty and `reason` says why. `by_build` is true if the build is the
+    cause.
     """
 
     answers: tuple[tuple[Generated, ...], ...] = ()
@@ -84,8 +85,9 @@ def ask_servers(
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:
-    """Return the arguments that are reserved for patchstack.
+    """Return those of the arguments that only patchstack may set.
 
-    They change, for example, which server answers, or how many requests it serves at the same time.
+    Such an argument changes, for example, the address of the server, or the number of requests that the server handles
+    at the same time.
     """
     return [text for text in args if text.partition("=")[0] in _TAKEN]

@@ -18,7 +18,7 @@ def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invoca
     """Return a server's invocation with a client that sends these requests.
 
     Without requests, return the invocation unchanged. The server must be ready within half of the invocation's time
-    limit. Each answer has the same limit.
+    limit. Each answer must arrive within the same time.
     """
     if not requests:
         return invocation
@@ -29,7 +29,7 @@ def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invoca
         most=invocation.output,
         requests=tuple((one.path, dict(one.body) if one.body is not None else None) for one in requests),
     )
-    # A later step replaces every `{address}` in the file. Only the first may be replaced, so the others are escaped.
+    # A later step replaces every `{address}` in the file. Escape all but the first, which is the server's.
     before, mark, after = questions.text().partition("{address}")
     text = before + mark + after.replace("{address}", r"\u007baddress}")
     beside = Beside(

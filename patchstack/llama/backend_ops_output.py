@@ -40,9 +40,9 @@ class ConsoleOutput:
 
     `devices` are all devices that the output lists. `skipped` is true if the backend is one of these devices but was
     not tested. `passed` and `total` are the numbers of cases in its summary. They are None if the summary is missing.
-    `failing` contains the names that the summary lists as failing. `holds` is the printed result for the backend.
-    `backends` is the printed result for all devices: the number of passed devices, and the total number. `ended` is the
-    last line of the output that is not blank.
+    `failing` contains the names that the summary lists as failing. `holds` is the backend's result as printed.
+    `backends` contains the number of passed devices and the number of all devices, as printed. `ended` is the last line
+    of the output that is not blank.
     """
 
     devices: tuple[str, ...]
@@ -77,7 +77,7 @@ class ConsoleOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """The full names of the cases of `support`, sorted. `yes` are the supported cases, and `no` are all others."""
+    """The full names of the cases that `support` lists, sorted. `yes` are supported, and `no` are not."""
 
     yes: tuple[str, ...]
     no: tuple[str, ...]

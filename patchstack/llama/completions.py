@@ -20,8 +20,8 @@ _TROUBLE = re.compile(r"error|fail|abort|assert|terminate|cannot|couldn't", re.I
 class Candidate:
     """A candidate for a token.
 
-    `logprob` is the natural logarithm of its probability before sampling. It is None if the server gives no value,
-    because JSON has no infinity or NaN.
+    `logprob` is the natural logarithm of its probability before sampling. It is None if the server reports no finite
+    number.
     """
 
     id: int
@@ -78,7 +78,7 @@ class Divergence:
     gap: float | None = None
 
     def within(self, margin: float) -> bool:
-        """Return whether the probabilities of the two tokens differ by at most `margin`. False if this is unknown."""
+        """Return whether the probabilities of the two tokens differ by at most `margin`. Return False if unknown."""
         return self.gap is not None and margin > 0 and self.gap <= margin
 
     @property
@@ -97,7 +97,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request for `tokens` greedy tokens.
+    """A request for `tokens` tokens, with greedy sampling.
 
     `probabilities` is the number of candidates for each token. With `cache`, the server may use its prompt cache.
     `more` are additional fields of the request.
@@ -132,7 +132,7 @@ def digest_of_ids(ids: Sequence[int]) -> str:
 def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
     """Return the failure of a server. Return None if it did not fail.
 
-    A server fails if its run fails, or if a response has status 5xx. Status 503 is not a failure, because it means that
+    A server fails if its run fails, or if a response has a status of 500 or above, except 503. Status 503 means that
     the server is busy. `pinned` is true if the models are known to match their digests.
     """
     if fault := fault_of(seen, pinned=pinned):
@@ -144,9 +144,9 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
 
 
 def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
-    """Return a check of a server's run. The check returns the reason why the run cannot be judged.
+    """Return a check of a server's run. The check returns None if the run can be judged, and otherwise the reason.
 
-    If the build made the server fail, the run can be judged.
+    A run can also be judged if the server failed because of the build.
     """
 
     def complaint(seen: Observation) -> str | None:
@@ -279,8 +279,8 @@ def _log_gap(step: Sequence[Candidate]) -> float | None:
 def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
     """Return the candidates for each token.
 
-    The server omits a token that ends inside a character. Therefore an entry is used only if it can belong to exactly
-    one token.
+    `said` contains the server's entries. The server sends no entry for a token that ends inside a character. Therefore
+    an entry is used only if it can belong to exactly one token.
     """
     entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     names = [one.get("id") for one in entries]
@@ -294,9 +294,9 @@ def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
 
 
 def _matched(ids: Sequence[int], names: Sequence[Any]) -> list[int]:
-    """Return the first position of each name after the position of the previous name.
+    """Return the position of each name in `ids`: its first occurrence after the previous name.
 
-    The list ends before the first name that is not found.
+    The list ends before the first name that does not occur there.
     """
     places: list[int] = []
     start = 0

@@ -64,7 +64,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The statistics of a comparison of a model with a base.
+    """The statistics that the tool prints when it compares a model with a base.
 
     `rows` is the number of chunks for which the tool printed a line. Divergences are in nats. `same_top` is the
     percentage of positions at which both models have the same most probable token, and `same_top_error` is its error.
@@ -234,8 +234,8 @@ class Comparison:
 class Measured:
     """The result of a comparison.
 
-    `fault` is the reason why `statistics` are missing. `failed` is true if the fault makes the verdict FAIL. `kept`
-    is the name of the base file. `size` is the correct size of this file in bytes, or 0 if unknown.
+    `fault` is the reason why `statistics` are missing. `failed` is true if the fault makes the verdict FAIL. `kept` is
+    the name of the base file. `size` is the expected size of this file in bytes, or 0 if unknown.
     """
 
     context: int
@@ -286,7 +286,7 @@ def too_few(chunks: int, context: int) -> str | None:
 def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, salt: str = "") -> Measured:
     """Run a comparison, and return its result.
 
-    `base_runner` runs the program that makes the base. Errors of the runners are not caught.
+    `base_runner` runs the program that makes the base. Exceptions that the runners raise are not caught.
     """
     attempts: list[Attempt] = []
     kept, size, log = "", 0, None
@@ -337,9 +337,10 @@ def compare_invocation(comparison: Comparison, kept: str, what: str = "compare")
 
 
 def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
-    """Return the reason why a base cannot be trusted. Return None if it can be trusted, or if its build is the cause.
+    """Return the reason why a base cannot be trusted. Return None if it can be trusted.
 
-    `size` is the size of the base file in bytes, or None if unknown.
+    Also return None if the run failed because of the build, because `fault_of` reports this. `size` is the size of the
+    base file in bytes, or None if unknown.
     """
     if complaint := _ended_badly(seen, comparison.base.pinned):
         return complaint
@@ -369,9 +370,9 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
 
 
 def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | None:
-    """Return the reason why a comparison cannot be judged.
+    """Return the reason why a comparison cannot be judged. Return None if it can be judged.
 
-    Return None if it can be judged, or if the build is the cause.
+    Also return None if the run failed because of the build, because `fault_of` reports this.
     """
     if complaint := _ended_badly(seen, pinned):
         return complaint

@@ -1,8 +1,8 @@
 """Describe the run of a program, and check that its output is complete.
 
-llama.cpp's tools print through a queue that a separate thread writes (`common/log.cpp`). Entries that are still in the
-queue at exit are lost, although the exit status is 0 (ggml-org/llama.cpp#22142). The queue preserves the order of its
-entries, and every entry is flushed.
+llama.cpp's tools put their output into a queue, and a separate thread prints the entries (`common/log.cpp`). Entries
+that are still in the queue at exit are lost, although the exit status is 0 (ggml-org/llama.cpp#22142). The queue
+preserves the order of its entries, and every entry is flushed.
 
 The sentinel of a tool is a line that it queues after all its results. If the sentinel was printed, the results were
 printed too. Lines after the sentinel do not matter. Examples are the memory table of `-lv 4`, and counters that a patch
@@ -19,13 +19,13 @@ from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, merged
 
 GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
-"""The last line of `common_perf_print` (`common/sampling.cpp`).
+"""The pattern of the last line that `common_perf_print` prints (`common/sampling.cpp`).
 
 All tools need `--perf` to print it. All tools except llama-completion also need `-lv 4`.
 """
 
 MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
-"""The last line of `common_memory_breakdown_print`. It needs `--perf -lv 4`."""
+"""The pattern of the last line that `common_memory_breakdown_print` prints. Tools need `--perf -lv 4` to print it."""
 
 _OF_TOOLS = {
     "llama-completion": GRAPHS_REUSED,
@@ -76,7 +76,7 @@ class Program:
         return all(model.sha256 is not None for model in self.models)
 
     def complete(self) -> Complete:
-        """Return a check of a run. The check returns the reason why the run cannot be judged.
+        """Return a check of a run. The check returns None if the run can be judged, and otherwise the reason.
 
         A run can be judged if it exited by itself and printed its sentinel, or if it failed because of the build.
         """

@@ -69,7 +69,7 @@ def record_of(seen: Observation) -> bytes | str:
 
 
 def trace_of(stderr: bytes) -> Mapping[str, float] | None:
-    """Return the totals of the admission trace that a server printed at exit. Return None if it printed no trace."""
+    """Return the totals that a server printed at exit about its steps. Return None if it printed none."""
     for line in reversed(list(lines_of(stderr))):
         for marks in (SERVING, ADMISSION):
             at = line.find(marks.summary) if marks.summary is not None else -1
@@ -80,7 +80,7 @@ def trace_of(stderr: bytes) -> Mapping[str, float] | None:
 
 
 def reused_graphs(stderr: bytes) -> int | None:
-    """Return the number of graphs that a server reused, from its last report. Return None if it printed no report."""
+    """Return the number of graphs that a server reused, as last reported. Return None if it reported none."""
     found = [int(match[1]) for line in lines_of(stderr) if (match := _REUSED.search(line))]
     return found[-1] if found else None
 

@@ -26,7 +26,7 @@ class Answer:
     `times` are the times of the chunks with generated content, in ns. `counts` contains the number of tokens generated
     up to each chunk. A count is None if the server did not report it. `tokens`, `prompt` and `cached` are token counts
     that the server reports. `failure` is the reason why the request failed. It is empty if the request succeeded.
-    Content before a failure remains in the answer. `odd` counts the events that are not content.
+    Content before a failure remains in the answer. `odd` counts the events without content, by kind.
     """
 
     status: int = 0
@@ -42,7 +42,7 @@ class Answer:
     odd: dict[str, int] = field(default_factory=dict)
 
     def saw(self, what: str) -> None:
-        """Count an event that is not content."""
+        """Count an event without content. `what` is its kind."""
         self.odd[what] = self.odd.get(what, 0) + 1
 
     def fail(self, why: str) -> None:
@@ -245,7 +245,7 @@ def _has_content(choice: dict[str, Any]) -> bool:
 def _document(data: bytes) -> dict[str, Any] | None:
     """Return the JSON object in the data of an event. Return None if the data is not a JSON object.
 
-    `json.loads` is not used, because it is slower.
+    A decoder is called directly, because `json.loads` is slower.
     """
     try:
         text = str(data, "utf-8").strip(_SPACE)

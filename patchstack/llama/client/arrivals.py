@@ -37,8 +37,11 @@ def arrivals(
     - `closed`: `concurrency` requests are in flight. When one ends, the next is sent.
     - `staggered`: like `closed`, but the first requests are sent `stagger` seconds apart.
     - `burst`: all requests are sent at once.
-    - `poisson`, `constant`: `rate` requests per second. At most `concurrency` are in flight; 0 means no limit.
+    - `constant`: `rate` requests are sent per second, at equal intervals.
+    - `poisson`: `rate` requests are sent per second on average, at random intervals.
     - `file`: the requests are sent at `times`.
+
+    With the last three kinds, at most `concurrency` requests are in flight; 0 means no limit.
 
     Raises `ValueError` for invalid values.
     """

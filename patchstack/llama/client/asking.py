@@ -90,7 +90,7 @@ class _Asking:
         return False
 
     def document(self) -> dict[str, Any]:
-        """Return the answers as JSON, in the format that `observe.served` reads."""
+        """Return the answers as a JSON object, in the format that `observe.served` reads."""
         answers = [[status, base64.b64encode(body).decode()] for status, body in self.answers]
         return {"state": self.state, "overflowed": self.overflowed, "answers": answers}
 

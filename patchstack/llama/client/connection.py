@@ -34,8 +34,9 @@ class Exchange(asyncio.Protocol):
     Times are in ns on the monotonic clock. They are 0 for events that did not happen. `began` is the time at which the
     client began to connect. `connected` is the time at which the connection was open. `sent` is the time at which the
     request was given to the kernel. `ended` is the time at which the exchange ended. `pieces` contains the result of
-    each read: its time and its data. `failure` is the reason why the exchange ended early. It is empty if the server
-    ended the exchange.
+    each read: its time and its data. `failure` is the reason why the exchange ended early. It is empty if the response
+    is complete, or if the server closed the connection. It is also empty for an invalid response, because `body`
+    reports this error.
 
     During the run, received data is parsed until the headers are complete. After that, it is parsed only if it ends
     with an empty line, which may be the end of a chunked body. `parts` contains the parts of the body that `reader` has

@@ -47,7 +47,7 @@ class Client:
         self._model = plan.model
 
     async def run(self) -> dict[str, Any]:
-        """Run the plan, and return the record. Raises `NoRun` if the run cannot start."""
+        """Run the plan, and return the record of the run. Raises `NoRun` if the run cannot start."""
         plan = self.plan
         try:
             schedule = arrivals(
@@ -258,7 +258,7 @@ class _Run:
         self._planned = deque(row for row in self.rows if row.planned is not None)
         self._start = 0.0  # the loop's clock at `zero`
         self._limits: deque[tuple[float, Exchange]] = deque()  # the deadline of each exchange, in order
-        self._waiting: deque[_Row] = deque()  # requests that are due, but exceed the limit of requests in flight
+        self._waiting: deque[_Row] = deque()  # due requests that wait until fewer are in flight
         self._later = [row for row in self.rows if row.planned is None][::-1]
         self._open = 0
         self._left = len(self.rows)
@@ -363,7 +363,7 @@ def run_plan(plan: Plan, say: Say) -> dict[str, Any]:
     if any(not 0x20 < ord(letter) < 0x7F for letter in key):
         raise NoRun("the API key has characters that are not valid in a header", "usage")
     began = time.process_time()
-    gc.disable()  # few reference cycles exist, and a collection would have to examine all received data
+    gc.disable()  # a collection would examine all received data, but would free little
     try:
         record = run(Client(plan, key, say).run())
     finally:

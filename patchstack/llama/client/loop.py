@@ -1,7 +1,7 @@
 """Provide an event loop that runs the callbacks of connections while it waits for events.
 
-asyncio creates a handle for each event, puts it into a queue and runs the queue. This takes longer than reading a small
-amount of data. This loop reads the data during the wait, and then continues to wait.
+asyncio creates a handle for each event, puts it into a queue and later runs it. For a small amount of data, this takes
+longer than reading the data. The loop of this module reads the data during the wait, and then continues to wait.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ DONE, NO_SERVER, UNANSWERED, BAD_PLAN, BUG, STOPPED = 0, 3, 4, 2, 70, 130
 def main(arguments: Sequence[str]) -> int:
     """Run a plan or send questions, and return the exit status.
 
-    The arguments name the file with the plan or the questions, and the file for the result.
+    The last two arguments are the file that contains the plan or the questions, and the file for the result.
     """
     asks = len(arguments) == 3 and arguments[0] == "ask"
     if not asks and len(arguments) != 2:

@@ -95,7 +95,7 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
 async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
     """Return the shared prefix of all texts.
 
-    It has the planned number of tokens, or a few more because it consists of whole words.
+    The prefix has the planned number of tokens. It may have a few more, because it consists of whole words.
     """
     text = ""
     while plan.prefix:
@@ -140,9 +140,9 @@ async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, 
 
 
 async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | None:
-    """Return the number of tokens of a text in a request, and the token ids.
+    """Return how many tokens a text has when it is sent in a request, and their ids.
 
-    Return None if the server does not report them.
+    The tokens of the chat template are included. Return None if the server does not report token ids.
     """
     if not plan.chat:
         ids = await _tokenized(plan, ask, text, special=True)
@@ -159,7 +159,7 @@ async def _counted(plan: Plan, ask: Ask, text: str) -> tuple[int, list[int]] | N
 
 
 async def _tokenized(plan: Plan, ask: Ask, text: str, *, special: bool) -> list[int] | None:
-    """Return the token ids of a text. Return None if the server does not report them.
+    """Return the token ids of a text, without the chat template. Return None if the server does not report them.
 
     llama-server and vLLM both accept this request.
     """

@@ -51,7 +51,10 @@ class SelfWatch:
             self._handle.cancel()
 
     def document(self) -> dict[str, object]:
-        """Return the measurements as JSON. Delays are in ms. CPU time is in seconds, and as a share of a core."""
+        """Return the measurements as a JSON object.
+
+        The name of a figure contains its unit. `busiest_second` is a share of a core.
+        """
         late = sorted(self.late)
         wall = time.monotonic() - self._wall_began
         cpu = time.process_time() - self._cpu_began

@@ -211,7 +211,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Return whether a counter in the summary counts records, but the log has no such records."""
+    """Return whether a counter of a summary counts records that the log does not contain."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (
@@ -352,7 +352,7 @@ def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram]
 
 
 def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
-    """Yield the check that the counter of decode-only steps is possible for the histograms."""
+    """Yield a check that compares the counter of decode-only steps with the histograms."""
     name, counters = summary.format.name, summary.counters
     said = counters.get("decode_only_steps")
     possible = decode_only(counters, summary.histograms, speculation=speculation)
@@ -372,7 +372,7 @@ def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
 
 
 def _admission(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
-    """Yield the checks of the notebook's summary of a server's steps."""
+    """Yield the checks of a summary in the notebook's trace of a server's steps."""
     counters = summary.counters
     yield from _histograms(summary)
     yield from _decode_only(summary, speculation=speculation)

@@ -133,7 +133,7 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
         return Answer(
             expectation=expectation, holds=None, count=None, why=f"the log has no records {what}: nothing was traced"
         )
-    # Several traces may have these keys, so ignore those without a matching record.
+    # Several traces may have these keys, so ignore the traces without a matching record.
     counts = {one.name: (one, _count(one, expectation)) for one in able}
     matching = [name for name, (_, count) in counts.items() if count] or list(counts)
     if len(matching) > 1:
@@ -194,8 +194,8 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
 def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[LogCheck]) -> int | None:
     """Return the count from the summary, which includes all calls.
 
-    Return None if the expectation has several terms, if its term is not a route or a type, or if the summary does not
-    count it.
+    Return None if the summary does not have this count, or if a check showed that it is wrong. Summaries count single
+    routes and types, so the expectation must have exactly one term.
     """
     if not trace.summaries or len(expectation.terms) != 1:
         return None

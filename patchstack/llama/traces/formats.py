@@ -167,7 +167,7 @@ _TOKENS = ("ncols_max", "src1_ncols", "ne11", "ne1", "ne2")
 def tokens_key(kind: Format, keys: tuple[str, ...]) -> str | None:
     """Return the key for the number of tokens of a call. Return None if no such key exists.
 
-    For an open format, search the keys of the record.
+    For an open format, choose one of `keys`, which are the keys of its records.
     """
     if kind.tokens is not None or not kind.open:
         return kind.tokens

@@ -96,10 +96,10 @@ class NamedGraphs:
     def odd(self, *, alone: bool) -> int:
         """Return the number of graphs that seem to have a duplicate or damaged line.
 
-        There are three cases. First, a tensor occurs twice in this graph, but not in any other graph. Second, a name is
-        the beginning of the corresponding name in a graph that is otherwise equal. Third, the graph consists only of
-        the record with which the other graphs begin. The third case does not count if `alone` is true, because a graph
-        may then have only one record.
+        There are three cases. First, a tensor occurs twice in the graph, but at most once in every other graph. Second,
+        a name is the beginning of the corresponding name in a graph that is otherwise equal. Third, the graph consists
+        only of the record with which the other graphs begin. The third case does not count if `alone` is true, because
+        a graph may then have only one record.
         """
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
@@ -118,7 +118,7 @@ class NamedGraphs:
         """Return the graphs.
 
         The last graph is complete if it has the same names as an earlier graph. It is truncated if its names are only
-        the beginning of an earlier graph.
+        the beginning of an earlier graph. If neither or both are true, return `UNKNOWN`.
         """
         last = tuple(self.current)
         lengths = {len(shape) for shape in self.shapes}

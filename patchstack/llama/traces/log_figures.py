@@ -44,7 +44,7 @@ class Series:
         return [self.width] * (len(self.points) - 1) + [self.open] if self.points else []
 
 
-_MOST = 1000  # the maximum number of device names, lines of a run, and values of a setting
+_MOST = 1000  # the maximum number of device names, of acceptance lines for a whole run, and of values of a setting
 _SHOWN = 20
 
 

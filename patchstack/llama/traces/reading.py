@@ -69,7 +69,7 @@ class Trace:
     """All records of one kind.
 
     - `keys`: the keys by which records are counted.
-    - `cut`: the number of records that the trace cut at its maximum length.
+    - `cut`: the number of records that were truncated at the maximum length of a record.
     - `overflowed`: the number of records that exceeded the table of shapes. Only their routes and types are counted.
     - `odd`: the number of graphs that seem to have a duplicate or damaged line.
     - `mixed`: whether the records of several processes are mixed between the summaries.
@@ -116,8 +116,8 @@ class Trace:
     def by(self, *keys: str, left_out: bool = False) -> dict[tuple[Value, ...], int]:
         """Return the number of calls for each combination of values of these keys.
 
-        With `left_out`, calls of an incomplete last graph are included. If the trace does not have a key, its value is
-        `-`.
+        With `left_out`, calls of an incomplete last graph are included. A key that the trace does not have gets the
+        value `-`.
         """
         places = [self.keys.index(key) if key in self.keys else None for key in keys]
         counts: dict[tuple[Value, ...], int] = {}
@@ -127,7 +127,7 @@ class Trace:
         return {value: count for value, count in counts.items() if count}
 
     def numbers(self, key: str) -> Iterable[tuple[int, int]]:
-        """Yield each numeric value of a key, with the number of its records.
+        """Yield each numeric value of a key, with the number of records that have this value.
 
         Records of an incomplete last graph are included.
         """
@@ -162,9 +162,9 @@ class BufferSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsSeen:
-    """The events of one kind on state checkpoints.
+    """The events of one kind that concern state checkpoints.
 
-    `lines` is the number of events. `mib` and `tokens` are the total size of the checkpoints.
+    `lines` is the number of events. `mib` and `tokens` are the sums of the sizes that the events report.
     """
 
     lines: int
@@ -210,8 +210,8 @@ class Reading:
     """The result for a log, or for several logs together.
 
     `overlong` is the number of lines that were too long, so that only their end was read. `torn` is the number of
-    record names in the parts that were not read. `unended` is the record that the last line names, if that line has no
-    newline. Such a line may be incomplete and is not counted.
+    record names in the parts that were not read. `unended` is the name of the record in the last line, if this line has
+    no newline. Such a line may be incomplete and is not counted.
     """
 
     traces: tuple[Trace, ...]

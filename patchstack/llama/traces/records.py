@@ -259,7 +259,7 @@ class Unreadable:
 
 
 def plain(line: bytes) -> bytes:
-    """Return a line without colours and line end."""
+    """Return a line without its colours and without the line end."""
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)
     return line.rstrip(b"\r\n")
