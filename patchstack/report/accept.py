@@ -37,7 +37,7 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
 
 
 def exported_line(plan: ExportPlan) -> str:
-    """Return the line that describes what the export of an acceptance wrote."""
+    """Return the line that shows how many patches an acceptance exported, and where."""
     return f"exported: {patch_count(len(plan.files))} in {plan.directory}"
 
 

@@ -22,9 +22,12 @@ from patchstack.verdict import Verdict
 def edited_line(text: PatchText, path: str, diff: str) -> int:
     """Return the line at which a patch differs from its fork commit.
 
-    `diff` is the diff from the series' file to the fork's file. The result is the first line that the patch adds and
-    the fork lacks. If there is none, it is the line after which the fork has an extra line. Otherwise it is the line
-    where the diff of the file starts, or the subject if the patch does not change the file.
+    `diff` is the diff from the series' file to the fork's file. The result is the first of these lines that exists:
+
+    - the first line that the patch adds and the fork lacks
+    - the line after which the fork has an extra line
+    - the line where the diff of the file starts
+    - the subject line of the patch
     """
     wanted = path.encode("utf-8", "replace")
     file = next((one for one in text.files if wanted in (one.old, one.new)), None)
@@ -54,7 +57,7 @@ def added_line(text: PatchText, path: str) -> int:
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Lint rules whose findings are errors. Findings of other rules are warnings."""
-_NAMED = 10  # maximum number of commits or places that an annotation lists
+_NAMED = 10  # the maximum number of commits or places in an annotation
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 
@@ -111,7 +114,7 @@ def remarks(document: Report, ground: Checkout) -> list[Annotation]:
 
 
 def all_remarks(documents: Iterable[Report], ground: Checkout) -> list[Annotation]:
-    """Return the annotations for all documents."""
+    """Return the annotations for all documents, in the order of the documents."""
     return [one for document in documents for one in remarks(document, ground)]
 
 

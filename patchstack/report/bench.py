@@ -1,4 +1,4 @@
-"""Show comparisons on a screen and in Markdown, from their documents."""
+"""Print comparisons, or convert them to Markdown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def about_lines(document: BenchDocument) -> Iterator[str]:
 
 
 def side_words(side: BenchSide) -> str:
-    """Describe a side in one line."""
+    """Return the label of a side, and its environment variables, in one line."""
     return " ".join([side.label, *(f"{name}={value}" for name, value in side.env.items())])
 
 
@@ -62,7 +62,7 @@ def outcome_lines(document: BenchDocument) -> Iterator[str]:
     """Yield the discarded pairs and the outcome of a comparison.
 
     For an undecided comparison, the lines also estimate how many pairs are needed. If there is a demand, the last line
-    states whether it is met.
+    states whether it is met. If the comparison measures noise, the lines show the noise instead of an outcome.
     """
     for pair in document.pairs:
         if pair.thrown:

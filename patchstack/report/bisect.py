@@ -8,7 +8,10 @@ from patchstack.workflow.bisect.bisect import Bisected, Ending
 
 
 def answer_lines(found: Bisected) -> Iterator[str]:
-    """Yield the result. Add a warning if the failure began more than once."""
+    """Yield the first bad point, or the reason why it is unknown.
+
+    The last line is a warning if the failure began more than once.
+    """
     points, candidates = found.row.points, found.answer.candidates
     command = " ".join(found.command)
     runs = f"{len(found.tried)} of {len(points)} tried"

@@ -57,7 +57,7 @@ def _number(patch: CanaryPatch) -> str:
 
 
 def _because(result: Canary, patch: CanaryPatch) -> str:
-    """Return the short name of the patch or upstream commit that causes a state."""
+    """Return the short name of the patch or upstream commit that causes a state, or an empty text."""
     if patch.like is not None and patch.state is State.LANDED:
         return patch.like.commit.label if patch.like.commit is not None else "the pin"
     if patch.caused_by is not None:
@@ -75,7 +75,7 @@ def _short(result: Canary, file: str) -> str:
 
 
 def canary_truth(result: Canary) -> str:
-    """Return the summary line."""
+    """Return the summary line: the upstream, how many patches apply, and how many have each state."""
     range_ = result.range
     total, applying = len(result.patches), sum(patch.applies for patch in result.patches)
     where = f"{result.upstream} {range_.ref} ({range_.tip.oid[:12]})"
@@ -187,7 +187,10 @@ def _blamed(result: Canary) -> Iterator[str]:
 
 
 def _together(broken: Broken) -> str:
-    """Return a phrase that names the earlier commits without which this commit does not break the patch."""
+    """Return a phrase with the earlier commits that are also needed to break the patch.
+
+    The phrase is empty if there are none.
+    """
     if not broken.together:
         return ""
     return f" (only together with {', '.join(commit.label for commit in broken.together)}; neither breaks it alone)"

@@ -116,7 +116,7 @@ def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
 def _shown(result: Canary) -> tuple[list[int], int]:
     """Return the indices of the patches in the picture, and the number of omitted patches.
 
-    If the series is long, the patches that apply at every commit are omitted.
+    If the series is long, the patches that apply at every commit are omitted, and the number of rows is limited.
     """
     every = list(range(len(result.patches)))
     if len(every) <= _ROWS:
@@ -133,7 +133,7 @@ def _label(patch: CanaryPatch) -> str:
 
 
 def _told(result: Canary, span: Span) -> str:
-    """Return the tooltip of a span."""
+    """Return the tooltip of a span: the patch, how it applies, and the commit at which the span begins."""
     patch, commits = result.patches[span.patch], result.range.commits
     number = f"{patch.number:04d}" if patch.number is not None else patch.file
     if span.first < 0:

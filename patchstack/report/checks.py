@@ -38,12 +38,15 @@ def against(rows: Sequence[CheckRow]) -> Iterator[str]:
 
 
 def checks_line(series: str, rows: Sequence[CheckRow]) -> str:
-    """Return the summary line."""
+    """Return the summary line: the combined verdict, and the number of checks with each verdict."""
     return verdict_line(f"{series}: checks", [row.verdict for row in rows])
 
 
 def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
-    """Yield each check that does not hold on a newer upstream, with the commits that broke it."""
+    """Yield each check that does not hold on a newer upstream.
+
+    The lines also show the first upstream commit on which the check fails, and the sites that changed.
+    """
     for one in checks:
         row = one.row
         if row.verdict is Verdict.PASS and one.first_fails is None:

@@ -1,4 +1,4 @@
-"""Show gates on a screen and in files for other tools: TSV, Markdown and JUnit XML."""
+"""Show the results of gates on a screen, and convert them to TSV, Markdown and JUnit XML for other tools."""
 
 from __future__ import annotations
 

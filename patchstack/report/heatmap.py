@@ -22,7 +22,8 @@ def shade(count: int, most: int) -> int:
 def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]:
     """Yield the heat map, then the patches that are most likely to break.
 
-    Each file has a line, and each week has a column. The file with the most changes is first.
+    Each file has a line, and each week has a column. The file with the most changes is first. Unless `everything` is
+    true, files without changes are omitted, and the number of files is limited.
     """
     files = [file for file in forecast.files if file.commits] if not everything else list(forecast.files)
     yield (

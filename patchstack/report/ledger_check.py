@@ -1,4 +1,4 @@
-"""Show a check or an audit of the ledger on a screen."""
+"""Print the result of a check or an audit of the ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 def print_check(check: LedgerCheck, *, details: bool) -> None:
     """Print every decision with its findings.
 
-    If `details` is false, the number of derived statements is printed instead of these statements.
+    If `details` is false, print the numbers of derived and asserted statements instead of the statements. The asserted
+    statements of a decision of format 1 are always printed.
     """
     for one in check.decisions:
         for line in _lines(one, details=details):
@@ -74,7 +75,7 @@ def _rest(check: LedgerCheck) -> Iterator[str]:
 
 
 def audit_line(one: Audited) -> str:
-    """Return the line for an audited record, whose observation was repeated."""
+    """Return the line that compares a record with its repeated observation."""
     return printable(f"{one.agreement:<8}  {one.decision[:12]}  gate {one.gate} ({one.which}): {one.why}")
 
 

@@ -26,9 +26,9 @@ def _told(verdict: Verdict, allowed: bool) -> str:
 
 
 def hardware_lines(machine: Hardware) -> Iterator[str]:
-    """Yield the machine as `name=value` lines, in the form that serving harnesses write to hardware.txt.
+    """Yield lines that describe the machine, in the form that serving harnesses write to hardware.txt.
 
-    The conclusions come last.
+    Most lines have the form `name=value`. The conclusions come last, as notes.
     """
     yield f"host={machine.host}"
     yield f"platform={machine.platform}"

@@ -29,7 +29,7 @@ class Plot:
 
 
 def require_pages() -> None:
-    """Raise `MissingError` if the template package is not installed. Call this before a long computation."""
+    """Raise `MissingError` if jinja2 is not installed. Call this before a long computation."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing("pages need the package jinja2, which is not installed", hint=install_hint("plots"))
 

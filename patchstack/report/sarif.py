@@ -70,7 +70,7 @@ def _id(check: CheckEntry) -> str:
 
 
 def _finding(check: CheckEntry) -> FindingEntry | None:
-    """Return a finding on the definition of a check that does not hold, or None if the check holds."""
+    """Return a finding for a check that does not hold, on the line that defines the check. Return None if it holds."""
     if check.verdict == Verdict.PASS:
         return None
     places = "".join(f"; {place.path}:{place.line}: {place.name}" for place in check.places[:_PLACES])

@@ -1,4 +1,4 @@
-"""Show the document of a benchmark run against a server on a screen."""
+"""Print the results of a benchmark run against a server, from its document."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def about_lines(document: ServeDocument) -> Iterator[str]:
 
 
 def load_words(document: ServeDocument) -> str:
-    """Describe the number of requests and when they are sent."""
+    """Return a phrase that says how many requests are sent, and when."""
     requests = counted(document.requests, "request")
     cap = f", at most {document.concurrency} in flight" if document.concurrency else ""
     match document.arrivals:

@@ -1,7 +1,7 @@
 """Create an HTML page that shows a benchmark run against a server.
 
-The page contains tables and plots of the load over time, the distributions of latencies, and a timeline of the
-requests.
+The page contains tables and plots. The plots show the load over time, the distributions of latencies, and a timeline of
+the requests.
 """
 
 from __future__ import annotations

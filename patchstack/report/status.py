@@ -19,7 +19,7 @@ _SUBJECT = 80
 
 
 def status_lines(status: SeriesStatus) -> Iterator[str]:
-    """Yield the lines that show the state of a series. `next_line` returns the last line."""
+    """Yield the lines that show the state of a series, except the last line, which `next_line` returns."""
     yield status.series
     for name, text in (
         ("pin", _pin(status.pin)),

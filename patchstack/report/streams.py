@@ -52,7 +52,7 @@ def manners() -> Iterator[None]:
 
 
 def choose(*, color: When | None = None, quiet: bool = False, coded: bool = False) -> None:
-    """Set the output options of a command line. Options that are not given do not change.
+    """Set the output options of a command line. Options that are not given keep their values.
 
     `coded` means that errors are shown with their codes.
     """

@@ -58,7 +58,7 @@ def stop_lines(state: SyncState) -> Iterator[str]:
 
 
 def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
-    """Yield the reason why the sync stopped after a patch that it applied."""
+    """Yield why the sync stopped after a patch that it applied, and the next step."""
     place = stop.place or 0
     item = state.items[place]
     count = f"({place + 1} of {len(state.items)})"
@@ -98,7 +98,10 @@ def _collision(collision: CollisionEntry) -> Iterator[str]:
 
 
 def sync_table(state: SyncState) -> Table:
-    """Return a table of all patches, with their results and how conflicts were resolved or why patches were omitted."""
+    """Return a table of all patches.
+
+    Each row shows the new commit, how the patch changed, and how its conflicts were resolved or why it was omitted.
+    """
     changes = changes_of(state)
     rows = [
         (
@@ -165,7 +168,10 @@ def report_lines(state: SyncState) -> Iterator[str]:
 
 
 def toolchain_lines(found: ToolchainEntry) -> Iterator[str]:
-    """Yield one line for each change that affects builds."""
+    """Yield the changes that affect builds: CMake options, required versions and submodules.
+
+    If there are no such changes, a line says so.
+    """
     groups: dict[str, list[str]] = {"added": [], "removed": [], "default changed": []}
     for one in found.options:
         if one.old is None:

@@ -143,9 +143,9 @@ def _whole(table: Table) -> list[int]:
 
 
 def _fitted(table: Table, width: int) -> list[int] | None:
-    """Return widths at which all columns fit, or None if the columns cannot fit.
+    """Return the widths of the columns at which the table fits into `width`, or None if it cannot fit.
 
-    The widest column that may shrink is reduced repeatedly, until the columns fit.
+    In each step, the widest column that can shrink becomes narrower. The steps end when the table fits.
     """
     from rich.cells import cell_len
 
@@ -218,7 +218,7 @@ class _Middle:
 def middle_out(text: str, width: int) -> str:
     """Shorten a text to `width` columns of a terminal by omitting its middle.
 
-    A third of the width shows the start of the text. It is followed by `…` and the end of the text.
+    The result is the start of the text, in a third of the width, then `…`, then the end of the text.
     """
     from rich.cells import cell_len, set_cell_size
 

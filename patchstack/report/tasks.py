@@ -68,7 +68,10 @@ class TaskScreen:
                 self._ticker.start()
 
     def ended(self, tasks: Sequence[Task]) -> None:
-        """Show the outer task again after a task ended. If there is no outer task, clear the status line."""
+        """Show the outer task again after an inner task ended.
+
+        If the outermost task ended, clear the status line and store the duration of the task.
+        """
         self._tasks = tuple(tasks[:-1])
         if self._tasks:
             return

@@ -38,7 +38,7 @@ def references(text: str) -> str:
 
 
 def block(lines: Iterable[str], language: str = "", limit: int = 200) -> list[str]:
-    """Return untrusted lines as a fenced block, which no line can end.
+    """Return untrusted lines as a fenced block. No line can end the block.
 
     At most `limit` lines are shown. If there are more, the last line states how many were omitted.
     """

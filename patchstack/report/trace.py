@@ -1,4 +1,4 @@
-"""Show the counts and contradictions of logs on a screen, and the comparison of two logs."""
+"""Print the counts and contradictions of a log, and the comparison of two logs."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def _spread_text(spread: Spread) -> str:
 
 
 def route_table(traced: Traced, rows: Sequence[Row]) -> Table:
-    """Return a table of calls and work by trace, and by route with types."""
+    """Return a table of calls and work, with a row for each route (with its types) of each trace."""
     return _filled(["trace", "route", *_FIGURES], [[row.trace, row.route, *_figures(traced, row)] for row in rows])
 
 
 def about_table(traced: Traced, rows: Sequence[Row], about: str) -> Table:
-    """Return a table of the calls and work of one trace, by route and by shape or tensors."""
+    """Return a table of the calls and work of one trace, with a row for each route and shape, or route and tensors."""
     return _filled(["route", about, *_FIGURES], [[row.route, row.about, *_figures(traced, row)] for row in rows])
 
 
@@ -186,7 +186,7 @@ def answer_table(traced: Traced) -> Table:
 
 
 def print_checks(traced: Traced, *, everything: bool = False) -> None:
-    """Print the checks that fail or cannot be judged, then the combined verdict.
+    """Describe the log, then print the checks that fail or cannot be judged, and the combined verdict.
 
     If `everything` is true, print all checks.
     """
@@ -250,7 +250,10 @@ def _workload(comparison: Comparison) -> str:
 
 
 def pair_table(pairs: Sequence[Pair], by: str) -> Table:
-    """Return a table of the calls in both logs, by route and by trace or shape. `by` is `trace` or `shape`."""
+    """Return a table of the calls in both logs, with a row for each route and trace, or route and shape.
+
+    `by` is `trace` or `shape`.
+    """
     rows = [
         [
             *([one.trace, one.route] if by == "trace" else [one.route, one.about]),

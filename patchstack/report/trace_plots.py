@@ -167,7 +167,10 @@ def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
 
 
 def reused_spec(points: Points, title: str) -> Spec:
-    """Return a plot of the number of graphs that llama.cpp has reused so far, by line of the log."""
+    """Return a plot of the number of graphs that llama.cpp has reused so far.
+
+    The horizontal axis counts the log lines that report this number.
+    """
     values: list[dict[str, object]] = []
     line = 0
     for count, (total,) in zip(points.counts, points.values, strict=True):

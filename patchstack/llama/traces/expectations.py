@@ -127,7 +127,7 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
             unknown = ", ".join(key for key in keys if key not in _keys_of(named[0]))
             raise UnknownName(
                 f"records of {expectation.trace} have no {unknown}",
-                hint=f"its keys are {', '.join(_keys_of(named[0]))}",
+                hint=f"the keys of {expectation.trace} are {', '.join(_keys_of(named[0]))}",
             )
         what = f"{expectation.trace}" if expectation.trace is not None else f"with {', '.join(keys)}"
         return Answer(

@@ -116,7 +116,7 @@ def _step_part(number: int, step: AgentStep) -> CostStep:
 def _about(
     subject: Subject, machine: Machine | None = None, *, floors: bool = False, steps: bool = False
 ) -> CostDocument:
-    """Return a document with the parts that all documents have: model, machine, options and assumptions."""
+    """Return a document with only the model, the machine, the options and the assumptions."""
     told = parts.assumptions(subject, floors=floors, steps=steps)
     if machine is not None and (mixed := mixed_origins(machine.figures)):
         told += (f"The machine has {mixed}.",)
@@ -143,7 +143,7 @@ def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: 
 
 
 def weights_answer(subject: Subject, tokens: int, varied: str | None = None) -> CostDocument:
-    """Return the bytes of each group of weights, for a step of `tokens` tokens."""
+    """Return the size of each group of weights in the file, and the bytes that a step of `tokens` tokens reads."""
     drafting = subject.options.self_drafting
     step = StepSize(tokens=tokens, routing=subject.routing, drafting=drafting)
     rows = weigh(subject.placed, step)
@@ -269,7 +269,10 @@ _PROMPT = 2048
 
 
 def _report_state(subject: Subject, machine: Machine) -> CostState | None:
-    """Return the recurrent state, or None if it has no memory lengths. `patchstack cost ssm` reports the reason."""
+    """Return the recurrent state, or None if its memory lengths are unknown.
+
+    The reason is not reported here, because `patchstack cost ssm` reports it.
+    """
     try:
         return state_answer(subject, machine, (0.0, None), 1).state
     except (MissingError, UsageError):  # no recurrent layers, or no usable decay values

@@ -47,7 +47,10 @@ from patchstack.workflow.cost import Fitted, Subject
 
 
 def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> CostModel:
-    """Return a model. If its architecture is known, include the layers and the bytes of KV and state."""
+    """Convert a model to a part of the document.
+
+    If the architecture is known, include the layers and the bytes of KV and state.
+    """
     part = CostModel(
         path=str(model.path),
         name=model.name,
@@ -74,7 +77,7 @@ def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> C
 
 
 def machine_part(machine: Machine) -> CostMachine:
-    """Return a machine with its figures."""
+    """Convert a machine and its figures to a part of the document."""
     return CostMachine(
         name=machine.name,
         figures=tuple(
@@ -92,7 +95,7 @@ def machine_part(machine: Machine) -> CostMachine:
 
 
 def options_part(options: ServerOptions) -> CostOptions:
-    """Return the options that were parsed from a server's command line."""
+    """Convert the options of a server's command line to a part of the document."""
     return CostOptions(
         context_tokens=options.context,
         slots=options.slots,
@@ -113,7 +116,10 @@ def options_part(options: ServerOptions) -> CostOptions:
 
 
 def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: Routing, tokens: int) -> CostWeights:
-    """Return the weights by group."""
+    """Convert the weights to a part of the document.
+
+    The part contains the bytes of each group, in the file and in a step of `tokens` tokens.
+    """
     return CostWeights(
         step_tokens=tokens,
         routing=routing.source if routing.experts else "no experts",
@@ -138,7 +144,7 @@ def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: 
 def _mean_distinct(routing: Routing, tokens: float) -> float:
     """Return the expected number of distinct experts in a layer.
 
-    If there is an imatrix, this is the mean over the layers that it counted.
+    If there is an imatrix, return the mean over the layers for which it has counts.
     """
     if not routing.shares:
         return routing.distinct(tokens)
@@ -146,7 +152,7 @@ def _mean_distinct(routing: Routing, tokens: float) -> float:
 
 
 def decode_part(floor: DecodeFloor) -> CostDecode:
-    """Return the lower bound for the time of a decode step."""
+    """Convert the lower bound for the time of a decode step to a part of the document."""
     return CostDecode(
         streams=floor.streams,
         context_tokens=floor.length,
@@ -158,7 +164,7 @@ def decode_part(floor: DecodeFloor) -> CostDecode:
 
 
 def prefill_part(floor: PrefillFloor) -> CostPrefill:
-    """Return the lower bound for the time of a ubatch."""
+    """Convert the lower bound for the time of a ubatch to a part of the document."""
     return CostPrefill(
         before_tokens=floor.before,
         tokens=floor.tokens,
@@ -232,12 +238,12 @@ def _compute_rows(fitted: Iterable[Fitted]) -> list[CostAllocation]:
 
 
 def elasticity_parts(found: Iterable[Elasticity]) -> tuple[CostElasticity, ...]:
-    """Return the elasticities in the given order."""
+    """Convert elasticities to parts of the document, in the given order."""
     return tuple(CostElasticity(result=one.result, input=one.name, elasticity=one.value) for one in found)
 
 
 def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
-    """Return the results over a range of an input."""
+    """Convert results over a range of an input to parts of the document."""
     return tuple(
         CostVariation(
             result=one.result,
@@ -283,7 +289,7 @@ def _finite(value: float) -> float | None:
 
 
 def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
-    """Return measured times divided by their lower bounds."""
+    """Convert measured times and their lower bounds to parts of the document."""
     return tuple(
         CostCompared(
             source=one.source,

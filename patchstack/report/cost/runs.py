@@ -94,7 +94,7 @@ def _schema(line: bytes) -> str | None:
     try:
         return msgspec.json.decode(line, type=_Head).schema
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None  # read_row reports this error
+        return None  # `read_row` reports this error later
 
 
 def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:

@@ -121,7 +121,7 @@ def size(count: float | None) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """Return bytes as text in decimal units, for example `19.75 GB`. Bandwidths use these units too."""
+    """Return bytes as text in decimal units, for example `19.75 GB`. Bandwidths are also shown in decimal units."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:,.2f} {unit}"
@@ -197,7 +197,7 @@ def weights_table(weights: CostWeights) -> Table:
 
 
 def weights_lines(weights: CostWeights) -> Iterator[str]:
-    """Yield the assumptions about the bytes that a step reads."""
+    """Yield how many experts a step reads, and whether the head is the embedding table."""
     if weights.distinct_experts is not None:
         step = f"a step of {counted(weights.step_tokens, 'token')}"
         yield f"{step} reads {weights.distinct_experts:,.1f} of {weights.experts} experts a layer ({weights.routing})"
@@ -359,7 +359,7 @@ def variation_table(found: Sequence[CostVariation]) -> Table:
 def _input(name: str, value: float) -> str:
     """Return the value of an input as text.
 
-    Rates of the machine have a unit. Tokens and thresholds do not.
+    The text contains the unit of a machine's rate, but no unit for tokens and thresholds.
     """
     if name == "bandwidth":
         return f"{value / 1e9:,.4g} GB/s"

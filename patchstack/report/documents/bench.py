@@ -30,9 +30,9 @@ class BenchSide(Part, frozen=True, kw_only=True):
 class BenchRow(Part, frozen=True, kw_only=True):
     """A row of a comparison.
 
-    `margin`, `guard_margin`, `estimate`, `low` and `high` are values of B / A - 1, as fractions. They are positive if B
-    is better. `low` and `high` are null if no bound has been shown yet. `estimate` and both bounds are null if no pair
-    counts.
+    `margin`, `guard_margin`, `estimate`, `low` and `high` are values of B / A - 1, as fractions. If lower figures are
+    better, they are values of A / B - 1. In both cases, a positive value means that B is better. `low` and `high` are
+    null if no bound has been shown yet. `estimate` and both bounds are null if no pair counts.
 
     `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` contains the
     largest e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs,
@@ -71,8 +71,8 @@ class BenchPair(Part, frozen=True, kw_only=True):
     """A pair of runs.
 
     `second` is the side that ran second, which the coin decided. `thrown` is the reason why the pair does not count; it
-    is empty if the pair counts. `ratios` contains B / A for each row; a value above 1 means that B is better. `keys`
-    contains the keys of the observations, by slot.
+    is empty if the pair counts. `ratios` contains B / A for each row, or A / B if lower figures are better; a value
+    above 1 means that B is better. `keys` contains the keys of the observations, by slot.
     """
 
     number: int

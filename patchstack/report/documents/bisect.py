@@ -23,7 +23,8 @@ class TriedEntry(PointEntry, frozen=True, kw_only=True):
     """A point that was tried.
 
     `place` is the position of the point, counted from 0. `code` is the exit code, or null if the command did not run.
-    `seconds` is the wall time. `why` is the reason for the result if the command did not decide it, or null.
+    `seconds` is the wall time. `why` is null if the command decided the result. Otherwise it is the reason for the
+    result.
     """
 
     place: int

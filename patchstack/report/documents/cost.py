@@ -166,10 +166,10 @@ class CostAllocation(Part, frozen=True, kw_only=True):
 
 
 class CostFit(Part, frozen=True, kw_only=True):
-    """What fits into the free memory of a device.
+    """What fits into the memory of a machine.
 
-    Compute buffers are included only on request. `trained_tokens` is the context length that the model was trained for.
-    llama.cpp supports at most 256 slots.
+    `room_bytes` is the size of this memory. If llama-fit-params reported compute buffers, they are subtracted.
+    `trained_tokens` is the context length that the model was trained for. llama.cpp supports at most 256 slots.
     """
 
     room_bytes: int

@@ -53,8 +53,8 @@ class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
 class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
     """A decision.
 
-    `evidence` is the basis of its verdicts. `supersedes` contains the ids of the decisions on the same commits that
-    this decision replaces. `switches_unproven` lists the switches that were accepted without a gate.
+    `evidence` is the basis of its verdicts. `supersedes` contains the ids of earlier decisions on the same commits,
+    which this decision replaces. `switches_unproven` lists the switches that were accepted without a gate.
     """
 
     supersedes: tuple[str, ...]

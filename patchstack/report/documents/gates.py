@@ -114,7 +114,7 @@ def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, buil
 def read_gates_document(path: Path) -> GatesDocument:
     """Read a `patchstack.gates/1` document from a file.
 
-    Raises `ConfigError` if the file is not such a document, and `MissingError` if the file does not exist.
+    Raises `ConfigError` if the file is not such a document, and `MissingError` if the file cannot be read.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=GatesDocument)
@@ -184,8 +184,8 @@ PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 def gate_predicate(document: GatesDocument) -> dict[str, Any]:
     """Return the attestation predicate for a `patchstack.gates/1` document.
 
-    `result` is PASSED only if there is at least one gate and all gates are PASS. Gates that are INVALID are listed as
-    warnings.
+    `result` is PASSED if all gates are PASS. It is FAILED if a gate is FAIL, or if there are no gates. Otherwise it is
+    WARNED. Gates that are INVALID are listed as warnings.
     """
     names: dict[str, list[str]] = {"PASS": [], "INVALID": [], "FAIL": []}
     for gate in document.gates:

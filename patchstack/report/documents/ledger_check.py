@@ -22,8 +22,8 @@ class SignatureEntry(Part, frozen=True, kw_only=True):
 class DecisionEntry(Part, frozen=True, kw_only=True):
     """A decision.
 
-    `format` is 1 or 2. `counts` is true if the decision is the effective one for a patch. `superseded_by` is the id of
-    the decision that replaces this decision, or null. `derived` statements follow from the repository. `asserted`
+    `format` is 1 or 2. `counts` is true if the decision is in effect for a patch. `superseded_by` is the id of the
+    decision that replaces this decision, or null. `derived` statements follow from the repository. `asserted`
     statements cannot be checked with the repository. `wrong` statements contradict the repository.
     """
 

@@ -34,8 +34,8 @@ class ErrorEntry(Part, frozen=True, kw_only=True):
 class FailedDocument(Printed, frozen=True, kw_only=True):
     """The document for a series that `verify` or `canary` could not examine.
 
-    It ensures that every series has a document, even after an error. The document has the schema of its command.
-    `holds` is a field of verify's schema, and `applies` is a field of canary's schema.
+    It is printed so that every series has a document, even after an error. It has the schema of the command that
+    printed it. `holds` is a field of verify's schema, and `applies` is a field of canary's schema.
     """
 
     schema: Literal["patchstack.verify/1", "patchstack.canary/1"]

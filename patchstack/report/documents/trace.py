@@ -28,8 +28,8 @@ class TraceGraphs(Part, frozen=True, kw_only=True):
     """The graphs in the records.
 
     `whole` is the number of complete graphs. `calls` is the number of calls in each complete graph, or null if the
-    graphs have different numbers. `cut` is the number of calls in a graph that the record limit cut off. `known` is
-    false if the records do not show where graphs end.
+    graphs have different numbers. `cut` is the number of calls in a graph that is incomplete because of the record
+    limit. `known` is false if the records do not show where graphs end.
     """
 
     known: bool
@@ -53,8 +53,8 @@ class TraceCell(Part, frozen=True, kw_only=True):
     """A group of equal records.
 
     `values` maps keys to values, with `N` in place of layer numbers. `calls` is the number of calls in complete graphs.
-    `left_out` is the number of calls in a graph that the record limit cut off. `operations` and `bytes` are totals over
-    all `calls`, or null if they cannot be computed from the shapes.
+    `left_out` is the number of calls in a graph that is incomplete because of the record limit. `operations` and
+    `bytes` are totals over all `calls`, or null if they cannot be computed from the shapes.
     """
 
     values: dict[str, int | str]
