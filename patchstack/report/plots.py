@@ -1,7 +1,7 @@
 """Draw Vega-Lite specifications as static SVG.
 
 This needs the optional group `[plots]`. A picture contains no script and loads no other files. On a page, its text and
-axes have the colour of the page (`currentColor`). In a separate file, they follow the light or dark scheme of the
+axes have the text colour of the page (`currentColor`). In a separate file, they follow the light or dark scheme of the
 reader's system. The colours of `PALETTE` are readable in both schemes.
 
 Sources: https://vega.github.io/vega-lite/docs/ and the package vl-convert-python, which runs Vega without a browser.

@@ -101,7 +101,7 @@ def rate_rows(document: ServeDocument) -> Iterator[list[str]]:
 
 
 def outcome_lines(document: ServeDocument) -> Iterator[str]:
-    """Yield the failures, the cross-check, the marks, the load of the client, and whether the run is valid.
+    """Yield the failures, the cross-check, the warnings, the load of the client, and whether the run is valid.
 
     The cross-check compares the client's totals with the counters of the server.
     """

@@ -70,7 +70,7 @@ def prefix_answer(
 
 
 def prefix_part(run: AgentRun) -> CostPrefix:
-    """Return an agent's steps, and the costs of alternatives."""
+    """Convert an agent's steps, and the costs of alternatives, to a part of the document."""
     now = sum(one.processed for one in run.steps)
     return CostPrefix(
         unit=run.unit,

@@ -180,7 +180,10 @@ def prefill_part(floor: PrefillFloor) -> CostPrefill:
 def memory_part(
     memory: Memory, options: ServerOptions, fitted: Iterable[Fitted], fit: CostFit | None, draft: Loaded | None
 ) -> CostMemory:
-    """Return what a server allocates. Compute buffers are counted only if llama-fit-params reported them."""
+    """Convert the memory that a server allocates to a part of the document.
+
+    Compute buffers are counted only if llama-fit-params reported them.
+    """
     drafting = allocate(draft.layout, draft.options, draft.weights) if draft is not None else None
     found = [CostAllocation(kind="weights", place="device", bytes=memory.weights, detail="all tensors of the file")]
     for cache in memory.caches:
@@ -260,7 +263,10 @@ def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
 def state_part(
     memories: Sequence[LayerMemory], chosen: StateSplit, sweep: Iterable[StateSplit], streams: int
 ) -> CostState:
-    """Return the recurrent state: the memory lengths, the chosen split of heads, and the sweep of splits."""
+    """Convert the recurrent state to a part of the document.
+
+    The part contains the memory lengths, the chosen split of the heads, and the sweep of splits.
+    """
     return CostState(
         streams=streams,
         chosen=_split_part(chosen),

@@ -1,4 +1,4 @@
-"""Read the times that have a lower bound from a `patchstack.serve/1` document.
+"""Find the times in a `patchstack.serve/1` document that have a lower bound.
 
 These are the rate of steady decoding and the times of the fastest requests.
 """

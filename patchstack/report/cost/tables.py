@@ -402,7 +402,7 @@ def _blame(message: int | None, role: str, change: str, lost: int | None) -> str
 
 
 def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
-    """Yield the total cost of the steps, its growth, the unit, and gaps in the log."""
+    """Yield the total number of tokens, its growth with the steps, the unit of the counts, and gaps in the log."""
     told = f"{prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}"
     yield f"sum      {told}, {prefix.cached_tokens:,} cached, {prefix.processed_tokens:,} processed"
     yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"

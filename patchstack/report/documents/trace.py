@@ -192,8 +192,9 @@ class TraceEvidence(Part, frozen=True, kw_only=True):
 class TracePair(Part, frozen=True, kw_only=True):
     """The calls of one route (with types) and shape in both logs, and their total work.
 
-    `about` is the shape; it is empty for all calls of a route. `change` is `same`, `more`, `less`, `new`, `gone`, or
-    `not seen`. `not seen` means that one log has no record of the calls, but that its records are incomplete.
+    `about` is the shape. It is empty if the entry is for all calls of the route. `change` is `same`, `more`, `less`,
+    `new`, `gone`, or `not seen`. `not seen` means that one log has no record of the calls, but that its records are
+    incomplete.
     """
 
     trace: str
