@@ -34,7 +34,7 @@ class Brought:
 
     @property
     def unproven(self) -> tuple[str, ...]:
-        """The switches that have no gate in the same patch."""
+        """The switches that no gate proves: all switches of a patch that adds no gate."""
         return () if self.gates else self.switches
 
 

@@ -92,7 +92,7 @@ def _unpushed(repository: Repository, head: str, branches: tuple[str, ...]) -> s
 
 
 def _remote_branches(repository: Repository, branch: str) -> list[str]:
-    """Return the full names of the remote-tracking branches to which a branch is pushed.
+    """Return the full names of the remote-tracking branches that show whether a branch is pushed.
 
     If the branch is itself a remote-tracking branch, return its name.
     """

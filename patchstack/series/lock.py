@@ -291,7 +291,10 @@ def _decoded(text: str, where: str, problems: list[str]) -> bytes:
 
 
 def after_merge(directory: Path) -> str:
-    """Return the hint for a series that was merged from two clones, if both had assigned the same numbers."""
+    """Return the hint for a series that may have been merged from two clones.
+
+    If both clones exported before the merge, both assigned the same numbers.
+    """
     return (
         f"if both clones exported before the merge, run 'git restore --source=HEAD --staged --worktree {directory}' "
         "to keep one side; then add the other side's commits to the fork and export: they get the next numbers"

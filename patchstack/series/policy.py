@@ -1,4 +1,4 @@
-"""Read policy from a commit of the workspace's own repository, or from a workspace file."""
+"""Read the policy from a commit of the workspace's own repository, or from a workspace file."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Prompt:
     """The tokens of a prompt.
 
     `user_starts` are the positions of user messages. `tail` is the position of the messages after the last answer.
-    `images` contains the first and the end position of each image.
+    `images` contains the start and the end of each image. The end is the position after its last token.
     """
 
     tokens: tuple[int, ...]
@@ -400,7 +400,10 @@ def _steps(
 
 
 def _action(before: AgentStep | None, record: Record) -> float | None:
-    """Return the seconds that the agent itself took: from the end of the previous answer to this request."""
+    """Return how many seconds the agent itself took: the time from the end of the previous answer to this request.
+
+    Return None if the log lacks one of the two times.
+    """
     if before is None or before.record.ended is None or record.started is None:
         return None
     return max(0.0, record.started - before.record.ended)

@@ -116,7 +116,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """The programs of a comparison, on a machine that is locked for it."""
+    """The programs of a comparison, on a machine that is locked for the comparison."""
 
     sides: Sides
     watch: Watch
@@ -151,7 +151,7 @@ def programs_named(what: str, where: Where) -> Programs:
 
 
 def make_plan(wanted: Wanted, where: Where) -> Plan:
-    """Make a plan. The machine is queried, but nothing else is run and nothing is written.
+    """Make a plan. Only queries of the machine are run, and nothing is written.
 
     Raises `UsageError` if both sides are equal, for a switch that no program of side B contains, and for a workload
     without primary rows. Also raises the errors of `programs_named`.

@@ -1,6 +1,6 @@
 """Make the sides of a comparison from a series.
 
-A side is a prefix of the series, or the whole series as a variant. A side is built if its build is missing.
+A side is the build of a prefix of the series, or of the whole series with a variant. Missing builds are made.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SideBuild:
 
     @property
     def key(self) -> str:
-        """The key of the build."""
+        """The key of the build, which is known before the build exists."""
         return self.inputs.key.hex
 
 

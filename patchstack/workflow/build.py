@@ -73,7 +73,7 @@ def check_proofs(unproven: frozenset[str]) -> None:
 
 
 def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:
-    """Make a build from its inputs. Return it, and whether it already existed."""
+    """Build an order, or find its existing build. Return the build, and whether it already existed."""
     return build(inputs, order.engine, Store(cache_places().builds), watch, again=again, keep=keep)
 
 

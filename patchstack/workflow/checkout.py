@@ -81,7 +81,7 @@ def check_out_series(
 def _sources(
     config: SeriesConfig, cache: Cache, series: Series, clone: Path | None, tell: Callable[[str], None]
 ) -> Sources:
-    """Return the pin from the clone that the user named. If that clone lacks the pin, use upstream."""
+    """Open the clone that the user named, if upstream is a URL and the clone has the pin. Otherwise, open upstream."""
     if clone is not None and is_url(config.upstream):
         with contextlib.suppress(MissingError, NotARepository):
             sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)

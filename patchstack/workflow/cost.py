@@ -183,7 +183,7 @@ def one_threshold(
         raise OptionConflict("only one of --threshold, --share, --all-f32 and --all-bf16 may be used")
     if threshold is not None and not threshold >= 0:
         raise BadValue(
-            f"--threshold {threshold:g}: not at least 0", hint="use 0 to keep all heads in f32, or inf to keep none"
+            f"--threshold {threshold:g}: must be at least 0", hint="use 0 to keep all heads in f32, or inf to keep none"
         )
     if all_bf16:
         return float("inf"), None

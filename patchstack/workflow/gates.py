@@ -96,7 +96,7 @@ class ChosenPrograms:
 class ProgramsRequest:
     """The programs that the user of `gate run` requested.
 
-    `build` is the key of a build. If neither `build` nor `directory` is set, the build of the current series is
+    `build` is the key of a build. If neither `build` nor `directory` is set, the current build of the series is
     requested. `engine` is the engine that the user named.
     """
 

@@ -133,7 +133,7 @@ class ProvingMachine:
 
     @property
     def store(self) -> Store:
-        """The store of builds."""
+        """The store of builds in this machine's cache."""
         return Store(cache_places().builds)
 
     def inputs(self, source: Source) -> Inputs:
@@ -152,7 +152,7 @@ class ProvingMachine:
     def planned(self, variant: str) -> Plan:
         """Return the plan of a variant.
 
-        The plan is not compared with this machine, which may therefore be unable to run it.
+        The plan is not compared with this machine, which may be unable to run the build.
         """
         return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 

@@ -15,7 +15,7 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The decision that accepted a patch, as a document shows it.
+    """The decision that accepted a patch, in the form used in documents.
 
     `path` is relative to the document. `switch_unproven` is the reason why a switch has no gate. It is empty if every
     switch has a gate.

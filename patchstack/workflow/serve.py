@@ -64,7 +64,7 @@ class LoadWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that was started for a run, with values from its final output.
+    """A server that was started for a run, with values from the server's final output.
 
     `trace` contains the totals of the server's admission trace. It is None if the trace was not requested.
     `graphs_reused` is None if the server did not report it.

@@ -1,7 +1,7 @@
 """Rewrite the names in a patch, from any depth to depth 1. The depth is the N of `git apply -pN`.
 
-All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. Only the names of a patch are
-rewritten.
+All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. Only names are changed, not the rest
+of the patch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Diff:
 
 
 def looks_usual(data: bytes) -> bool:
-    """Return whether the first diff of a patch names its file as git does: with a leading `a/`."""
+    """Return whether a patch names files as git does, with a leading `a/`. Return True for a patch without a diff."""
     if b"\ndiff --git a/" in data or (b"diff --git " not in data and b"--- " not in data):
         return True  # a quick test that is enough for most patches
     return _USUAL.search(data) is not None or _ANY.search(data) is None
@@ -99,7 +99,7 @@ def named_at(data: bytes, depth: int) -> set[bytes]:
 
 
 def deepest(data: bytes) -> int:
-    """Return the number of directories in the deepest name of a patch, at most 20."""
+    """Return the number of directories in the deepest name of a patch. A number above 20 is returned as 20."""
     lines = data.split(b"\n")
     return min(max((name.count(b"/") for diff in _diffs(lines) for name in _step(lines, diff)[0]), default=0), _DEEPEST)
 
@@ -187,7 +187,7 @@ def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
     """Return the two names of a `diff --git` line, as written.
 
     Names may contain spaces, so there may be several ways to split the line. A split that names the same file on both
-    sides at `depth` is preferred. Return None if this leaves no split or more than one.
+    sides at `depth` is preferred. Return None if no way to split the line remains, or more than one.
     """
     text = text.rstrip(b"\r")
     if text[:1] == b'"':

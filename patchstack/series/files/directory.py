@@ -111,8 +111,9 @@ class Series:
     def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
         """Return the series with the names in its patches rewritten for -p1.
 
-        A depth that is set in the `series` file takes precedence over `strip`. If neither is set, and all files are in
-        the tree at only one depth, this depth is used. Raises `ConfigError` for names with too few directories.
+        A depth that is set in the `series` file takes precedence over `strip`. If neither is set, and there is only one
+        depth at which all files are in the tree, the series is read with this depth. Raises `ConfigError` for names
+        with too few directories.
         """
         free = [patch for patch in self.patches if patch.strip is None and not patch.anchored and patch.data]
         if strip is None:

@@ -1,7 +1,7 @@
 """Parse and build the names of patch files: suffixes, numbers, slugs. Only this module defines the suffixes.
 
-`0007-fast-path.patch` is plain: git applies it. A patch that git would apply to the wrong place without an error has
-the suffix `.anchored`. Export writes these two forms. Series from other tools may also contain `.diff` files,
+`0007-fast-path.patch` is plain: git applies it. A patch has the suffix `.anchored` if git would apply it at the wrong
+place and report no error. Export writes these two forms. Series from other tools may also contain `.diff` files,
 mailboxes, and compressed files such as `0007-fast-path.patch.gz`.
 """
 

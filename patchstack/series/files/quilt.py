@@ -34,8 +34,8 @@ class Entry:
 def read_quilt(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a `series` file, in order.
 
-    Raises a `ConfigError` that lists every unusable line. A line is unusable if its option changes what is applied, if
-    its name is outside the directory, or if it repeats a name.
+    Raises a `ConfigError` that lists every unusable line. A line is unusable if it has an option other than `-pN`, if
+    its file is not below the directory, or if an earlier line lists the file.
     """
     try:
         text = read_regular(path).decode("utf-8", "surrogateescape")
@@ -64,7 +64,7 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
 
 
 def _options(words: list[str]) -> tuple[int | None, list[str]]:
-    """Return the N of `-pN`, and the problems found.
+    """Return the N of `-pN`, or None without this option. Also return the problems of other options.
 
     quilt's option `-pab` means -p1 with names that begin with a/ and b/.
     """

@@ -17,7 +17,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     """Report patches that have no diff or repeat an earlier patch.
 
     A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines. Equal lines count
-    only if there are at least three, because fewer may be equal by chance.
+    only if at least three of them are long enough, because a few short lines may be equal by chance.
     """
     seen: dict[_Key, str] = {}
     for patch in subject.patches:

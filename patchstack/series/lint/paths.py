@@ -30,7 +30,8 @@ def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | N
 def check(subject: Subject) -> Iterator[Finding]:
     """Check every path that a patch touches, once for each patch.
 
-    Removed files are skipped, because the patch that added them was reported.
+    The old path of a removed or renamed file is skipped if the pin does not have it. An earlier patch added that path,
+    and the path was checked for that patch.
     """
     for patch in subject.patches:
         seen: set[bytes] = set()

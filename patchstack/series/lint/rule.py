@@ -42,7 +42,7 @@ class Contents:
     def lines(self, tree: str, path: bytes) -> list[bytes] | None:
         """Return the lines of a regular file without their newlines. Return None if the file does not exist.
 
-        Do not change the list. Raises `MissingObject` if the content is not available.
+        The caller must not change the list. Raises `MissingObject` if the content is not available.
         """
         oid = self._oid(tree, path, (FILE, EXECUTABLE))
         if oid is None:
@@ -141,5 +141,5 @@ def also(lines: Iterable[int]) -> str:
 
 
 def each_applied(subject: Subject) -> Iterator[LintedPatch]:
-    """Yield the patches that apply. The effect of other patches is unknown."""
+    """Yield the patches that apply. Other patches are skipped, because their effect is unknown."""
     return (patch for patch in subject.patches if patch.applied)

@@ -75,7 +75,7 @@ def check(subject: Subject) -> Iterator[Finding]:
 def _suspicious(data: bytes) -> bool:
     """Return whether any line of a patch file may contain a secret.
 
-    Most files contain no secret, and are therefore read only once.
+    Most files contain no secret. For them, this test avoids the slower test of every line.
     """
     lines = (*_lines_with(data, _MARKS), *_lines_with(data.lower(), _KEYWORDS))
     return any(True for line in lines for _ in secrets_in(line.decode("utf-8", "replace")))

@@ -18,7 +18,8 @@ _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 def check(subject: Subject) -> Iterator[Finding]:
     """Report trailing blanks, spaces before tabs in the indent, and CRs in added lines.
 
-    Each kind is reported once per file, and only if the file does not already contain this kind.
+    Each kind is reported once per file, and only if the file did not contain this kind before. Two cases are allowed: a
+    new file in which every line ends with a CR, and two spaces at the end of a line of Markdown.
     """
     for patch in each_applied(subject):
         for file in patch.text.files:
@@ -49,7 +50,10 @@ def _check_file(subject: Subject, patch: LintedPatch, file: PatchedFile) -> Iter
 
 
 def _known(subject: Subject, patch: LintedPatch, file: PatchedFile) -> list[bytes]:
-    """Return the lines of the file before this patch. The list is empty if the patch creates the file."""
+    """Return the lines of the file at the pin or, if the pin does not have it, before this patch.
+
+    The list is empty if the patch creates the file.
+    """
     path = file.old or file.path
     return subject.pin_lines(path) or subject.contents.lines(patch.link.before, path) or []
 

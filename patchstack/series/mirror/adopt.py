@@ -67,7 +67,7 @@ def adopt(
     The branch starts at the pin and has one commit for each patch. If a patch does not apply strictly, nothing is
     written.
 
-    The branch and the mirror cannot be written in one step. If a run is killed between them, or before its caller
+    The branch and the mirror cannot be written in one step. If a run is killed between the two, or before its caller
     writes the workspace, a second run with the same arguments continues from there.
 
     Raises `UsageError` for a clone, branch or directory that cannot be used. Raises a `NotHeldError` that lists every

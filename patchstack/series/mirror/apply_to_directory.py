@@ -128,8 +128,9 @@ def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
                 tree.put(part, mode, oid)
                 break
             if depth == len(parts):
-                # A patch may create a file at the path of this directory, so the files below must block it unless the
-                # series removes them. They are added empty. Later iterations read only those that the series names.
+                # A patch may create a file at the path of this directory. The files below the directory must block that
+                # patch, unless the series removes them. They are added without their contents. Later iterations read
+                # the contents of the files that the series names.
                 for other in _files_below(os.path.join(os.fsencode(directory), part)):
                     tree.put(part + b"/" + other, FILE, objects.add("blob", b""))
     return tree.write()
@@ -176,7 +177,7 @@ def _refuse_what_no_disk_holds(objects: Objects, changes: list[PathChange]) -> N
         if change.new is not None and change.new[0] == SYMLINK:
             target = objects.blob(change.new[1], path)
             if not target or b"\0" in target:
-                raise DirectoryNotPatched(f"{path}: the series creates a link with an impossible target: {target!r}")
+                raise DirectoryNotPatched(f"{path}: the series creates a link with an invalid target: {target!r}")
 
 
 def _change(objects: Objects, change: PathChange) -> Change:

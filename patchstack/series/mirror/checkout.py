@@ -30,7 +30,7 @@ from patchstack.tasks import task
 class Destination(Protocol):
     """The target of a recreated branch. The objects are written first, then the branch name and the files.
 
-    `borrows` is true if the target uses objects of other repositories, which may lack some objects.
+    `borrows` is true if the target uses objects of other repositories. These repositories may lack some objects.
     """
 
     borrows: ClassVar[bool]
@@ -38,11 +38,11 @@ class Destination(Protocol):
     def make(self, branch: str, head: str, base: str) -> Path:
         """Prepare to create `branch`, which will point at `head`, a descendant of `base`.
 
-        Return the directory for its objects.
+        Return the directory to which the new objects must be written.
         """
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Create the branch after its objects were written. With `files`, write its work tree without the `absent`
+        """Create the branch after its objects were written. With `files`, write its work tree, except the `absent`
         files."""
 
 
@@ -80,8 +80,8 @@ class NewRepository:
 class WorkTreeOf:
     """A new work tree of a repository that has the pin.
 
-    Only the branch is created in the repository. If the branch already exists at a different commit, `make` raises
-    `BranchInTheWay` with the hint `way_out`.
+    The repository gets the new objects and the branch. If the branch already exists at a different commit, `make`
+    raises `BranchInTheWay` with the hint `way_out`.
     """
 
     borrows: ClassVar[bool] = False
@@ -104,7 +104,8 @@ class WorkTreeOf:
         at = git.read(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
             raise BranchInTheWay(
-                f"{self.repository} has a branch {branch} at {stands[:12]}; the series ends at {head[:12]}",
+                f"cannot create branch {branch}: {self.repository} has it at {stands[:12]}, but the series ends at"
+                f" {head[:12]}",
                 hint=self.way_out,
             )
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")

@@ -145,7 +145,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
 
 
 def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
-    """Run `git merge-base` over two repositories.
+    """Run `git merge-base` on commits of two repositories.
 
     git runs in a temporary repository that borrows the objects of both. Neither repository is changed.
     """

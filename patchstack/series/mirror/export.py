@@ -114,8 +114,8 @@ def plan_export(
 ) -> ExportPlan:
     """Plan the series of a fork branch, and prove that it produces the tree of the fork.
 
-    `memory` records the patches that git does not have to format again. `parking` maps the number of each patch to park
-    to the reason. A parked patch stays parked unless the branch contains it again.
+    `memory` records the patches that git does not have to format again. `parking` contains the patches to park: their
+    numbers, each with a reason. A parked patch stays parked unless the branch contains it again.
 
     Nothing is written. Raises a `NotHeldError` that lists all problems of one kind: merges, empty commits, edited
     patches whose edits would be lost, too few free numbers, or commits that the series could not recreate.
@@ -362,8 +362,8 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
 def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], *, anchored: bool) -> list[str]:
     """Return the reason for each commit that the series could not recreate.
 
-    The patch of such a commit does not produce its tree, or its parent is not the previous commit. Each patch is
-    checked as soon as it is written.
+    The patch of such a commit does not produce the commit's tree, or the commit does not follow the previous one. Each
+    patch is checked as soon as it is written.
     """
     problems = []
     parent = base.oid
@@ -457,7 +457,7 @@ def _parked(
             found.append(kept[number])
         else:
             raise ExportRefused(
-                f"patch {number:04d} is not in the lock, and cannot be parked", hint="run 'patchstack export' first"
+                f"patch {number:04d} cannot be parked: it is not in the lock", hint="run 'patchstack export' first"
             )
     return tuple(found)
 

@@ -39,7 +39,10 @@ class FormatMemory:
         )
 
     def recall(self, commits: Sequence[Commit], series: Series) -> dict[str, FormattedCommit]:
-        """Return the commits whose patch is byte for byte a file of the series. The result is by commit id."""
+        """Return the known patches by commit id.
+
+        A patch is known if a file of the series still has the bytes that git wrote for its commit.
+        """
         kept = self._read()
         texts = {hashlib.sha256(patch.data).hexdigest(): patch.data for patch in series.patches if patch.data}
         found = {}

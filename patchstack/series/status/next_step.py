@@ -33,8 +33,8 @@ class Situation:
     """The inputs of the decision.
 
     `way_out` is the hint of the fork's error. `off_pin` is true if the fork does not descend from the pin. `drift`
-    contains the kinds of `Drift`. `dropped` names the patches that have no commit, if each commit of the fork belongs
-    to a different patch.
+    contains the kinds of `Drift`. `dropped` contains the labels of the patches that have no commit. It is empty if a
+    commit of the fork has no patch.
     """
 
     series: str

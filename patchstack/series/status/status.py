@@ -403,9 +403,9 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
 
 
 def _dropped(checked: Verification | None) -> tuple[str, ...]:
-    """Return the labels of patches without a commit, if each commit of the fork belongs to a different patch.
+    """Return the labels of the patches that were dropped from the fork: the patches without a commit.
 
-    Return an empty result otherwise.
+    Return an empty result if a commit of the fork has no patch, because that commit may belong to one of these patches.
     """
     if checked is None or checked.drift is None or any(row.state is State.UNMIRRORED for row in checked.rows):
         return ()

@@ -88,7 +88,8 @@ def measure_surface(objects: Objects, base: str, prefixes: Sequence[tuple[str, s
     """Return the surface of a series.
 
     `prefixes` contains the label and tree of every applied patch, in order. A renamed upstream file counts as removed,
-    and its new name as one of the series' own files. Raises `MissingObject` if the content of a file is not available.
+    and the file with the new name counts as one of the series' own files. Raises `MissingObject` if the content of a
+    file is not available.
     """
     patches: dict[bytes, list[str]] = {}
     before = base
@@ -169,8 +170,8 @@ def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) 
     """Return the diff of a patch file for reading.
 
     `trees` contains the trees before and after the patch; None if the patch was not applied. A text diff whose hunks
-    have context is returned unchanged. Any other diff is made again from the trees, with three lines of context. This
-    applies to hunks without context and to patches that only git can read (binary data, links, …).
+    have context is returned unchanged. If the trees are known, any other diff is made again from them, with three lines
+    of context. Such diffs have hunks without context, or only git can read them (binary data, links, …).
     """
     try:
         parse_diffs(data)

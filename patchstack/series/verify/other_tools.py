@@ -1,7 +1,8 @@
 """Find patches that git apply and GNU patch both accept, but apply at different places.
 
-git searches for a hunk near the line in its header. GNU patch, which quilt uses, adds the offset of the previous hunk
-to that line. If the context occurs more than once, the two tools may choose different places, and neither reports this.
+git looks for the context of a hunk near the line number in the hunk's header. GNU patch, which quilt uses, adds the
+offset of the previous hunk to that number. If the context occurs more than once, the two tools may choose different
+places, and neither reports this.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
     for link in links:
         if not link.applied or link.patch.anchored or link.patch.data is None:
             continue
-        # No line of a hunk begins like this, so most patches are excluded without parsing.
+        # Inside a hunk, no line begins with @@. The hunks can therefore be counted without parsing the patch.
         if all(part.count(b"\n@@ -") < _HUNKS for part in link.patch.data.split(b"\ndiff --git ")):
             continue
         if (hunks := link.patch.data.count(b"\n@@ -")) >= MOST_HUNKS:

@@ -15,7 +15,7 @@ from patchstack.series.files.directory import PatchFile, Series
 from patchstack.tasks import counted, task
 
 _PATHS = 64
-"""The number of files that are requested together."""
+"""The number of files after which a group is requested. At most this number is taken from one patch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def _diagnosed(applier: Applier, data: bytes, outcome: Outcome) -> tuple[Outcome
 
 
 def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:
-    """Call `apply_patch`. If an object is missing, the error names the patch."""
+    """Apply one patch of a series. If an object is missing, the error names the patch."""
     try:
         return apply_patch(applier, patch)
     except MissingObject as missing:

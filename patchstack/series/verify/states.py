@@ -47,8 +47,8 @@ class Row:
 
     `file` and `number` are None for a fork commit without a patch. `tree` is None if the patch was not applied.
     `fork_commit` is the commit that the patch mirrors, if one was found. `problems` lists the reasons why the patch
-    does not apply, each with its line in the patch file. `in_the_way` is a sentence with the earlier patch that is the
-    cause; empty if there is none. `detail` joins all reasons in one string.
+    does not apply, each with its line in the patch file. `in_the_way` is a sentence that names the earlier patch that
+    is the cause. It is empty if no earlier patch is the cause. `detail` joins all reasons in one string.
     """
 
     file: str | None

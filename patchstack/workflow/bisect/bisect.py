@@ -58,7 +58,7 @@ class SearchResult:
 
 
 def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | SearchResult:
-    """Return the point to try next between a good and a bad end, or the answer.
+    """Return the next point to try between a good and a bad end. Return the result if the search is over.
 
     Both ends are tried first. Then the middle point is tried, or the point nearest to it that was not skipped. A point
     is the first bad one if it is bad and the point before it is good. If there are skipped points between the two, any
@@ -149,7 +149,7 @@ class Bisected:
 
 
 class Builder(Protocol):
-    """Makes the build of a point for the command."""
+    """Builds the trees of points, so that the command can test the programs."""
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
         """Return the directory of the binaries.

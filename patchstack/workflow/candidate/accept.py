@@ -54,7 +54,7 @@ Measure = Callable[[BenchTerm, Sequence[Stored]], Measured]
 class AcceptStep:
     """One condition of an acceptance, and its verdict.
 
-    `source` is the origin of its observations, if it has any.
+    `source` is the origin of the step's observations. It is None for a step without observations.
     """
 
     name: str
@@ -343,8 +343,8 @@ def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> S
 def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
     """Judge a changed transcript again, with a reference that may belong to the next build.
 
-    `suite` contains only the gate of the judgement. `referring` observes this build and uses the next build as its
-    reference.
+    `suite` contains only the gate of the judgement. `referring` observes the judged build, with the next build as the
+    reference. Return `judgement` unchanged if nothing proves that the model is still the same.
     """
     ((_, again),) = run_suite(suite, referring, of="before, against the candidate")
     if not still_the_same(again):

@@ -42,7 +42,7 @@ class Accepted:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdict of every step."""
+        """The verdicts of the steps, in order."""
         return tuple(step.verdict for step in self.steps)
 
 

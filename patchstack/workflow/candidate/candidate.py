@@ -98,7 +98,9 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
         raise NotInRange(f"{ref} is the pin itself: there is nothing to decide on")
     if sources.fork.merges:
         raise NotDescended(
-            f"{ref} contains merges", problems=[f"{one.oid[:12]} {one.subject}" for one in sources.fork.merges]
+            f"{ref} contains merges, which cannot become patches",
+            problems=[f"{one.oid[:12]} {one.subject}" for one in sources.fork.merges],
+            hint="rebase the fork onto the pin, without merges",
         )
     start = len(commits) - 1
     if first:

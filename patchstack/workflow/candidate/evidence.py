@@ -56,7 +56,7 @@ def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
     """Add copies of the suites to the terms, and return the new terms.
 
-    The copies also contain the gates that the change adds. They become part of the decision. The files that the suites
+    The copies become part of the decision. They also contain the gates that the change adds. The files that the suites
     and gates name are stored in `kept`.
     """
     asked = terms.suite.name if terms.suite is not None else None

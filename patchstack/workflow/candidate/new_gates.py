@@ -48,7 +48,7 @@ class NewGate:
 
     @property
     def title(self) -> str:
-        """The gate's name in reports."""
+        """The gate's name in reports, with a mark if the policy does not contain the gate."""
         return f"{self.path} {MARK}" if self.brought is not None else self.path
 
 
@@ -158,7 +158,7 @@ def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewG
 
 
 def judge_new_gate(gate: Gate, runner: Observer, which: str) -> Judgement:
-    """Judge a gate that candidates add. On the build before the candidates, the gate may be unable to run."""
+    """Judge a gate that candidates add. On the build before them, a gate that cannot run is FAIL."""
     return judge_without(gate, runner) if which == BEFORE else judge_gate(gate, runner)
 
 

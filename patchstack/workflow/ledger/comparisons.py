@@ -1,6 +1,6 @@
 """Judge the comparisons of a decision again.
 
-The comparisons are read from the files that the decision names. The results are compared with its steps.
+The comparisons are read from the files that the decision names. The results are compared with the decision's steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find the list of allowed signers, on a protected branch or in a file outside the checked tree.
 
-The author of a pull request controls every file in the checked tree, so a list in the tree under test never counts.
+The author of a pull request controls every file in the checked tree, so a list in this tree never counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def find_signers(given: str, root: Path) -> Signers:
 
     The list is a file outside the repository of `root`, or a `REF` or `REF:PATH` in that repository.
 
-    Raises `UsageError` for a list in the tree under test, and `MissingError` if it does not exist.
+    Raises `UsageError` for a list in the checked tree, and `MissingError` for a list that does not exist.
     """
     path = Path(given).expanduser()
     place = root.resolve()

@@ -181,7 +181,7 @@ def test_a_branch_that_is_elsewhere_and_a_directory_in_use_are_refused(fork: For
     fork.upstream.git("branch", "debian", fork.pin)
     ran = adopt(run, fork, quilt(fork))
     assert ran.code == 2
-    assert "has a branch debian at" in ran.stderr
+    assert "cannot create branch debian: " in ran.stderr
     assert ran.stderr.endswith("hint: choose a different name with --fork-ref NAME\n")
     write_series(Path("patches/debian"), {"README": b"x"})
     ran = adopt(run, fork, quilt(fork))

@@ -83,7 +83,7 @@ def test_a_branch_of_that_name_elsewhere_is_refused_and_another_name_taken(
     capsys.readouterr()
     assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 2
     told = capsys.readouterr().err
-    assert f"clone has a branch product at {fork.pin[:12]}; the series ends at {fork.commits[-1][:12]}" in told
+    assert f"clone has it at {fork.pin[:12]}, but the series ends at {fork.commits[-1][:12]}" in told
     assert "hint: choose a different name with --branch NAME" in told
     assert files_of(clone) == before
     assert not (tmp_path / "tree").exists()
