@@ -139,7 +139,7 @@ def _brought(root: Path, place: str) -> str:
 
 
 def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]:
-    """Return the contents of the regular files of a commit at these paths. Links are ignored."""
+    """Return the contents of the regular files of a commit at these paths. Links and very large files are ignored."""
     found = {}
     for start in range(0, len(paths), _AT_ONCE):
         some = paths[start : start + _AT_ONCE]

@@ -90,7 +90,7 @@ def open_sources(
 def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
     """Return the error for an upstream whose path does not exist.
 
-    If the fork's clone contains the URL of upstream, the hint is a command that clones it.
+    If the fork's clone contains the URL of upstream, the hint is a command that clones upstream.
     """
     url = None
     if fork is not None and not is_url(fork):

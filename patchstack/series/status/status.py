@@ -109,8 +109,8 @@ class LockState:
 class Numbers:
     """The patch numbers of a series.
 
-    `gaps` lists the numbers below the highest that are neither used nor retired. `unnumbered` is the number of files
-    without a number.
+    `gaps` lists the numbers below the highest that are neither used nor retired. It is empty if the numbers are far
+    apart, for example if they are dates. `unnumbered` is the number of files without a number.
     """
 
     used: tuple[int, ...]
@@ -147,7 +147,7 @@ class SeriesStatus:
 def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> Examined:
     """Open a series and verify it. Writes nothing.
 
-    Raises the errors of `load_series`, except for a series with a fork that has no patches yet. Raises the errors of
+    Raises the errors of `load_series`, except for a series that has a fork and no patches yet. Raises the errors of
     `open_sources` for upstream. Raises `MissingObject` if a file's content is not available.
     """
     series = _loaded(config)

@@ -62,7 +62,7 @@ class PlannedBuild:
 def warnings(
     way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger
 ) -> tuple[str | None, tuple[Likeness, ...]]:
-    """Return the warnings about candidates, before any expensive work.
+    """Return the warnings about candidates. Call this before any expensive work.
 
     The first result is a warning if the candidates are not pushed. The second contains the rejections of changes that
     resemble the candidates. A candidate may be on its own branch, which is merged into the fork's branch later.

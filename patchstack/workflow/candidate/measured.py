@@ -50,7 +50,8 @@ class Measured:
 class Drawn:
     """A comparison that matches the requirement.
 
-    `verdict` is PASS if it meets the demand, and INVALID if it is undecided or cannot be judged.
+    `verdict` is PASS if the comparison meets the demand, INVALID if it is undecided or cannot be judged, and FAIL in
+    all other cases.
     """
 
     directory: Path

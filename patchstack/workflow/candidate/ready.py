@@ -44,7 +44,7 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
         if found is None:
             unknown.append(inputs)
         else:
-            # Links also count, because a program may have several names.
+            # Also add the links in the directory, because a program may have several names.
             have |= {one.name for one in found.programs.iterdir()} if found.programs.is_dir() else set()
             have |= {Path(one.name).name for one in found.record.binaries}
     missing = list(_missing(unknown, terms, machine, have))

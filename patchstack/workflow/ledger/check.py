@@ -199,7 +199,7 @@ def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> 
 
 
 def _undecided(facts: Mapping[str, SeriesFacts], counts: Mapping[str, Decision]) -> tuple[str, ...]:
-    """Return the patches that no decision accepts."""
+    """Return the patches whose current decision is not an acceptance, or that have no decision."""
     return tuple(
         f"{name}/{patch.file}"
         for name, one in facts.items()
