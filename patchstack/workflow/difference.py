@@ -76,15 +76,15 @@ def measure_command(
     """Return the rate of another engine's command, computed from the difference between two lengths.
 
     The times are wall times on this machine. `{tokens}` in the command's arguments is replaced by the number of
-    generated tokens. Raises `UsageError` if the command lacks `{tokens}` or is a profiler, or if the second length is
-    not greater than the first. Raises `NotJudged` for a run that fails, and the errors of starting the command.
+    generated tokens. Raises `UsageError` if the command lacks `{tokens}` or starts a profiler, or if the second length
+    is not greater than the first. Raises `NotJudged` for a run that fails, and the errors of starting the command.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="for example --tokens 16,64")
     if not any(TOKENS in word for word in command):
         raise BadValue(f"the command lacks {TOKENS}: both runs would have the same length")
     if (variable := profiler_of(env)) is not None or Path(command[0]).name in PROFILERS:
-        raise SettingsRefused(f"{variable or command[0]} is a profiler, so the throughput would not be valid")
+        raise SettingsRefused(f"{variable or command[0]} starts a profiler, so the throughput would not be valid")
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(1, repeats + 1):
         for which, length in enumerate(tokens):

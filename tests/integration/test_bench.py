@@ -336,7 +336,7 @@ def test_the_difference_is_also_taken_of_another_engines_command(bench: Bench, t
     assert told.code == 0, told.stdout
     assert 2000 < float(told.stdout.split()[1]) < 4400  # 4 * 800 tokens in 0.8 s, and the machine's noise
     assert "lacks {tokens}" in bench(*asked, "--command", "sh engine.sh 5").stderr
-    assert "is a profiler" in bench(*asked, "--command", "nsys profile sh engine.sh {tokens}").stderr
+    assert "starts a profiler" in bench(*asked, "--command", "nsys profile sh engine.sh {tokens}").stderr
     assert "nothing to measure" in bench("difference").stderr
     assert "sh failed with exit status 3" in bench(*asked, "--command", "sh -c 'exit 3' {tokens}").stderr
 

@@ -20,7 +20,7 @@ _SHAPES = (
     ("a Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w+/B\w+/\w+")),
     ("an API key", re.compile(r"\b(?:sk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,}|AIza[0-9A-Za-z_-]{35})")),
 )
-# Every format and every assignment contains one of these words, so most lines are skipped quickly.
+# Every format and every assignment contains one of these words, so lines without them are skipped.
 _MARKS = (
     *("-----BEGIN", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "xox"),
     *("hooks.slack", "sk-", "AIza"),

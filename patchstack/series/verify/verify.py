@@ -41,7 +41,7 @@ class Expectation:
 
     A fork takes precedence over a lock. In addition, the last tree is compared with `tree` if it is set. With
     `tree_only`, only the tree of the fork's head is compared, not the trees of its commits. With `other_tools`, verify
-    also checks whether GNU patch and git place the hunks alike.
+    also checks whether GNU patch and git apply the hunks at the same places.
     """
 
     fork: ForkHistory | None = None

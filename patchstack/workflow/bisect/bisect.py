@@ -308,7 +308,7 @@ def _refuse_doubt(row: Row, before: PointState, again: Tried) -> None:
     if again.said is not before:
         point = row.points[again.place]
         raise BisectAborted(
-            f"{point.name} ({point.subject}) was {before.value} and is {again.said.value} now: "
-            "the command is not reliable",
+            f"the search was aborted: {point.name} ({point.subject}) was {before.value} and is {again.said.value} now,"
+            " so the command is not reliable",
             hint="make the command repeat its check until it is reliable",
         )
