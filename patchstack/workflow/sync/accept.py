@@ -102,7 +102,7 @@ def _refuse(work: SyncWorkspace, state: SyncState) -> None:
     ]
     if skipped:
         raise SyncWouldLose(
-            "skipped patches would be lost without a reason",
+            f"the sync of {name} cannot be accepted: patches were skipped without a reason",
             problems=skipped,
             hint=f"for each, run 'patchstack sync {name} --drop N --why TEXT', or --retry N to try it again",
         )
@@ -141,8 +141,10 @@ def _fork_head(work: SyncWorkspace, state: SyncState) -> str:
 def _publish(config: SeriesConfig, state: SyncState) -> None:
     """Add the new branch to the fork.
 
-    In an unattended sync, the old branch of the same name is renamed. Other branches do not change. Raises
-    `MissingError` if the fork is at a URL, because patchstack never pushes.
+    In an unattended sync, the old branch of the same name is renamed. Other branches do not change.
+
+    Raises `UsageError` if the fork has a different branch of this name. Raises `MissingError` if the fork is at a URL,
+    because patchstack never pushes.
     """
     if config.fork is None:
         return

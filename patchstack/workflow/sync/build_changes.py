@@ -1,7 +1,7 @@
 """Find the changes between two pins that matter for builds.
 
-These are CMake options, the required CUDA version, and submodules. The changes are read from the text of
-CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
+These are CMake options, submodules, required versions, for example of CUDA, and GPU architectures. The changes are read
+from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Setting:
     """A build option, or a submodule.
 
     `old` and `new` are the defaults of the option, or the commits of the submodule. A value is None if the option or
-    submodule does not exist. `file` is a file that defines it.
+    submodule does not exist. If only .gitmodules was changed, the other value is `listed`. `file` is a file that
+    defines the option or submodule.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A requirement, quoted from the build files before and after. `what` is its subject."""
+    """A changed requirement of the build. `what` names it. `old` and `new` are quoted from the build files."""
 
     what: str
     old: Versions
@@ -163,7 +164,7 @@ def _requirements(before: Mapping[str, str], after: Mapping[str, str]) -> Iterab
     for what, pattern in (("CUDA minimum", _CUDA_NEEDED), ("CMake minimum", _CMAKE_NEEDED)):
         for file in sorted(before):
             old, new = needed(pattern)(before[file]), needed(pattern)(after[file])
-            # The options of an added or removed file are listed already, so its minimum is listed only for CUDA.
+            # For an added or removed file, only the CUDA minimum is listed here: its options are listed already.
             both = bool(before[file] and after[file]) or pattern is _CUDA_NEEDED
             if old != new and both:
                 yield Requirement(what=f"{what} ({file})", old=tuple(old), new=tuple(new))

@@ -48,7 +48,7 @@ class Proving:
 
 
 ProvingOf = Callable[[], AbstractContextManager[Proving]]
-"""Opens the engine. It is called only after all commands succeeded."""
+"""A function that opens the engine for the suite. It is called only after all commands succeeded."""
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
@@ -68,7 +68,7 @@ def check(work: SyncWorkspace, state: SyncState, objects: Objects, proving: Prov
 
     Return the state of the sync, with every step in its report.
 
-    Raises `NotHeldError` at the first step that fails, and `NotJudged` at the first step that could not be judged.
+    Raises `NotHeldError` if a step fails. Otherwise, raises `NotJudged` if a step could not be judged.
     """
     if not work.config.sync_require and work.config.sync_suite is None:
         return state

@@ -21,7 +21,7 @@ from patchstack.workflow.sync.worktree import SyncTree
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
 _SHOWN = 40  # maximum number of lines shown for a side; further lines are only counted
 _NAMED = 3  # maximum number of upstream commits listed for a file
-_TELLING = 20  # A commit is listed only if it changed at least 1/20 as many conflicting lines as the first commit.
+_TELLING = 20  # The first commit changed at most 20 times as many conflicting lines as any other listed commit.
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
@@ -30,7 +30,8 @@ _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 class Region:
     """One place in a file where both sides changed the same lines.
 
-    `line` is the line number of the first conflict marker.
+    `line` is the line number of the first conflict marker. `ours` are upstream's lines. `theirs` are the patch's
+    lines.
     """
 
     line: int
@@ -41,10 +42,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mover:
-    """An upstream commit that changed the lines around a patch.
+    """An upstream commit that changed the same lines or files as a patch.
 
-    `lines` is the number of conflicting lines that the commit changed. `pull_request` is the number at the end of the
-    commit's subject.
+    `lines` is the number of conflicting lines that the commit changed, or 0 if none are known. `pull_request` is the
+    number at the end of the commit's subject.
     """
 
     commit: str
@@ -60,7 +61,8 @@ class Collision:
     """A file in conflict.
 
     `how` describes what each side did to the file. `movers` are the upstream commits that probably caused the conflict,
-    the likeliest first. `left_out` are skipped, dropped or parked patches that the current patch builds on.
+    the likeliest first. `left_out` are skipped, dropped or parked patches that changed the conflicting lines, so the
+    current patch may depend on them.
     """
 
     path: str
@@ -90,8 +92,8 @@ def explain(
 ) -> tuple[Collision, ...]:
     """Explain the conflicts in a sync's work tree.
 
-    `items` are the patches before the current one. `moved` contains files that git moved because of a renamed
-    directory: it maps the new name to the name in the patch.
+    `items` are the patches before the current one. git moves a file if its directory was renamed. `moved` maps the new
+    name of each such file to its name in the patch.
     """
     found = (_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
     return tuple(replace(one, how=_led(moved[one.path], one.path)) if one.path in moved else one for one in found)
@@ -219,7 +221,7 @@ def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover
                     lines=lines,
                 )
             )
-    # One or two matching lines among many are coincidence, because such text is common.
+    # A few matching lines among many are probably coincidence, because some lines are common.
     most = max((mover.lines for mover in found), default=0)
     return sorted((mover for mover in found if mover.lines * _TELLING >= most), key=lambda mover: -mover.lines)
 
@@ -236,8 +238,8 @@ def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
     """Yield the upstream commits between the pins that touch a file, oldest first.
 
-    Each commit contains the lines that it removed and added. If contents are missing in a partial clone, no lines are
-    known.
+    Each commit contains the lines that it removed and added. It contains no lines if contents are missing in a partial
+    clone.
     """
     span = (f"{pin}..{to}", "--", f":(literal){path}")
     options = (*_LOG, _FORMAT, "--date=short")
@@ -288,7 +290,7 @@ def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
 
 
 def _touches(objects: Objects, item: Item, path: str, colliding: Counter[str]) -> bool:
-    """Return whether a patch itself changes any of the conflicting lines of a file."""
+    """Return whether a patch changes conflicting lines of a file. If none are known, any change of the file counts."""
     for change in compare_trees(objects, item.before, item.tree):
         if change.path.decode("utf-8", "surrogateescape") == path:
             changed = _lines(objects, change.path, change.old) ^ _lines(objects, change.path, change.new)
@@ -306,7 +308,7 @@ def _text(path: Path) -> str:
 def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -> Mover | None:
     """Return the upstream commit that contains the change of a patch.
 
-    The commit must contain at least half of the lines of the change.
+    Return None if no commit contains at least half of the lines of the change.
     """
     scores: Counter[str] = Counter()
     movers: dict[str, Mover] = {}

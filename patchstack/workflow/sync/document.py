@@ -29,7 +29,7 @@ class SettingEntry(Part, frozen=True, kw_only=True):
 
 
 class RequirementEntry(Part, frozen=True, kw_only=True):
-    """A version that the build requires."""
+    """A changed requirement of the build, such as a minimum version."""
 
     what: str
     old: tuple[str, ...]
@@ -52,7 +52,8 @@ class ToolchainEntry(Part, frozen=True, kw_only=True):
 class RegionEntry(Part, frozen=True, kw_only=True):
     """A place that both sides changed, with the lines of each side.
 
-    `line` is the line number of the first conflict marker, counted from 1.
+    `line` is the line number of the first conflict marker, counted from 1. `ours` are upstream's lines. `theirs` are
+    the patch's lines.
     """
 
     line: int
@@ -62,9 +63,9 @@ class RegionEntry(Part, frozen=True, kw_only=True):
 
 
 class MoverEntry(Part, frozen=True, kw_only=True):
-    """An upstream commit that changed the lines around a patch.
+    """An upstream commit that changed the same lines or files as a patch.
 
-    `lines` is the number of conflicting lines that the commit changed.
+    `lines` is the number of conflicting lines that the commit changed, or 0 if none are known.
     """
 
     commit: str
@@ -80,7 +81,7 @@ class CollisionEntry(Part, frozen=True, kw_only=True):
 
     `how` describes what each side did to the file. `regions` are the places that both sides changed. `upstream` are the
     upstream commits that probably caused the conflict, the likeliest first. `left_out` are skipped, dropped or parked
-    patches that this patch builds on.
+    patches that changed the conflicting lines, so this patch may depend on them.
     """
 
     path: str
@@ -168,9 +169,10 @@ class ReportEntry(Part, frozen=True, kw_only=True):
 
 
 class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1"):
-    """A sync.
+    """The state of a sync, or the record of an accepted sync.
 
-    `stop` is null unless the sync waits for a person. `report` is null until every patch was tried.
+    `stop` is null unless the sync waits for a person. `report` is null until every patch was tried. `worktree` is null
+    in a record.
     """
 
     series: str
@@ -230,7 +232,7 @@ def stop_entry(state: SyncState) -> StopEntry | None:
 
 
 def report_entry(state: SyncState) -> ReportEntry | None:
-    """Return the report of a finished sync."""
+    """Return the report of a finished sync. Return None if the sync is not finished."""
     if state.report is None:
         return None
     return _typed({name: value for name, value in state.report.items() if name != "changes"}, ReportEntry)
@@ -239,20 +241,20 @@ def report_entry(state: SyncState) -> ReportEntry | None:
 def changes_of(state: SyncState) -> Mapping[str, str]:
     """Return how the change of each commit compares with the old change.
 
-    The result maps commits to values of `Kind`. It is empty until the report exists.
+    The result maps the old commits to values of `Kind`. It is empty until the report exists.
     """
     return state.report["changes"] if state.report is not None else {}
 
 
 def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
-    """Convert JSON from the state to its type."""
+    """Convert JSON values from the state to a type of the document."""
     return msgspec.json.decode(msgspec.json.encode(values), type=kind)
 
 
 def counts(state: SyncState) -> dict[str, int]:
     """Return the number of patches for each fate.
 
-    Patches on the branch are counted according to how their change compares with the old change.
+    Patches on the branch are also counted by how their change compares with the old change.
     """
     found = {fate.value: sum(item.fate is fate for item in state.items) for fate in Fate}
     changes = changes_of(state)
@@ -262,7 +264,7 @@ def counts(state: SyncState) -> dict[str, int]:
 
 
 def toolchain_entry(found: ToolchainChanges) -> ToolchainEntry:
-    """Return the changes that matter for builds."""
+    """Return the changes that matter for builds, in the form of the document."""
 
     def settings(given: Iterable[Setting]) -> tuple[SettingEntry, ...]:
         return tuple(SettingEntry(name=one.name, old=one.old, new=one.new, file=one.file) for one in given)

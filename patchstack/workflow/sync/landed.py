@@ -18,7 +18,7 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def landed_patches(work: SyncWorkspace, state: SyncState, objects: Objects) -> dict[str, str]:
-    """Return the reasons to drop patches that landed between the pins, by fork commit."""
+    """Map each fork commit whose patch landed between the pins to the reason to drop it."""
     repository = Repository.open(state.worktree, Path(state.worktree))
     pin, to = objects.commit(state.pin), objects.commit(state.to)
     range_ = read_range(repository, objects, pin, to, state.to_name, "--to")

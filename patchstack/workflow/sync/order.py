@@ -16,8 +16,8 @@ class SyncOrder:
     """A request with at most one step.
 
     The step is `to` (for a new pin), `continue_`, `skip`, `drop`, `retry`, `edit`, `drop_landed`, `abort` or `accept`.
-    If no step is set, the state is requested. The other fields are options of the step. `drop`, `retry` and `edit` are
-    patches, by number or name.
+    If no step is set, the state is requested. The other fields are options of the step, and so are `edit` and
+    `drop_landed` if `to` is set. `drop`, `retry` and `edit` are patches, by number or by the start of a commit id.
     """
 
     to: str | None = None
@@ -75,6 +75,8 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
 
 def take_step(work: SyncWorkspace, order: SyncOrder) -> SyncState | None:
     """Take the step, and return the state after it. Return None if the series already has the new pin.
+
+    The caller takes the steps `abort` and `accept`.
 
     Raises the errors of the step.
     """

@@ -23,7 +23,10 @@ _MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """A request to park a patch, named by its number. If `back` is true, the patch is unparked."""
+    """A request to park the patch with a number, for the reason `why`.
+
+    If `back` is true, the request is to unpark this patch.
+    """
 
     number: int
     why: str = ""
@@ -36,7 +39,10 @@ class Parking:
 
 
 def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
-    """Raise `UsageError` for a patch that does not exist, is already parked, or is not parked."""
+    """Raise `UsageError` if the patch cannot be parked or unparked.
+
+    To be parked, it must be in the series, and it must not be the only patch. To be unparked, it must be parked.
+    """
     lock = read_lock(work.config.patches)
     if lock is None:
         raise NotInRange(
@@ -51,7 +57,7 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
     if not parking.back and parking.number in parked:
         raise NotInRange(f"patch {parking.number:04d} is already parked")
     if not parking.back and parking.number not in there:
-        hint = f"run 'patchstack status {work.config.name}' to list the patches"
+        hint = f"run 'patchstack status {work.config.name} --patches' to list the patches"
         raise NotInRange(f"there is no patch {parking.number:04d}", hint=hint)
     if not parking.back and len(lock.patches) == 1:
         raise NotInRange(f"patch {parking.number:04d} is the only patch of the series, so it cannot be parked")

@@ -1,6 +1,6 @@
 """Run the checks of a series during a sync.
 
-The checks of a patch run after that patch. All other checks run after the last patch.
+A check that judges the tree after its patch runs as soon as this patch is on the branch. At the end, every check runs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) -> None:
-    """Run the checks on the tree after a patch, and report those that do not hold.
+    """Run the checks of patches on the trees after these patches, and report the checks that do not hold.
 
-    Only checks of patches that were just brought over are run. Failures do not stop the sync, because a person must
+    `items` are the patches that were just brought over. Failures do not stop the sync, because a person must
     decide what to change.
     """
     checks = [check for check in read_promises(work.config) if check.at_patch]
@@ -48,7 +48,7 @@ def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) ->
 
 
 def checks_at_end(work: SyncWorkspace, state: SyncState, objects: Objects) -> list[dict[str, Any]]:
-    """Return the results of every check on the trees of the new branch, in the form of the report."""
+    """Run every check on the trees of the new branch, and return the results in the form of the report."""
     checks = read_promises(work.config)
     if not checks:
         return []

@@ -65,7 +65,7 @@ def _plain(path: Path) -> bool:
 def _keep(record: Path, before: bytes, after: bytes) -> None:
     """Write a resolution to a record.
 
-    An older resolution of the same conflict is replaced. If none exists, a new record is added.
+    An older resolution of the same conflict is replaced. If none exists, the record gets a new variant.
     """
     variant = ""
     number = 0

@@ -142,7 +142,7 @@ class SyncState:
         return replace(self, items=tuple(items))
 
     def rewound(self, place: int) -> SyncState:
-        """Return the state before the patch at an index was brought over.
+        """Return the state from before the patch at the index `place` was brought over.
 
         This patch and all later patches are pending again. Skipped and dropped patches stay skipped and dropped.
         """

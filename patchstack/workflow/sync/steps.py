@@ -82,7 +82,7 @@ def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstr
 
 
 def _refuse_unfetched(work: SyncWorkspace, state: SyncState, count: int) -> None:
-    """Raise an error for contents that could not be fetched.
+    """Raise `MissingError` if contents of the new pin could not be fetched from a URL.
 
     A repository at a URL contains all contents, so the cause is the network. A work tree without these contents would
     be useless.
@@ -174,10 +174,10 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
 
 
 def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState | None:
-    """Bring over the remaining patches in one process, up to the first conflict.
+    """Bring over the next patches in one process, up to the first conflict or a limit.
 
     Return the same state if the first patch conflicts. Return None if this git version cannot merge in this way. If
-    `fresh` is true, an earlier run may have left files.
+    `fresh` is true, files that an earlier run may have left are removed first.
     """
     tree = tree_of(state)
     places: list[int] = []
@@ -215,7 +215,7 @@ def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *,
 
 
 def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Find the patches that have landed, once per sync, and propose to drop them."""
+    """Find the patches that have landed, once per sync. Propose to drop them, or drop them with `drop_landed`."""
     if state.landed is not None:
         return state
     with task("looking for patches that have landed"):
@@ -268,7 +268,7 @@ def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[s
 
 
 def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Read a person's edit of the patch after which the sync stopped.
+    """Commit a person's edit of the patch after which the sync stopped.
 
     Raises `NotHeldError` if the edit is not finished, or if the edited patch changes nothing.
     """
@@ -281,7 +281,7 @@ def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState
     found = tree.edited(state.head, parent)
     if isinstance(found, list):
         raise SyncUnresolved(
-            f"{item.label} ({item.subject}) is not finished yet",
+            f"the edit of {item.label} ({item.subject}) is not finished",
             problems=found,
             hint=f"in {state.worktree}, run git add or git commit --amend; then use --continue",
         )
@@ -314,9 +314,9 @@ def _with_landed(work: SyncWorkspace, state: SyncState, place: int, objects: Obj
 
 
 def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Read a person's resolution of the conflict.
+    """Commit a person's resolution of the conflict.
 
-    Raises `NotHeldError` if the conflict is not resolved.
+    Raises `NotHeldError` if the conflict is not resolved, or if the resolved patch changes nothing.
     """
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None

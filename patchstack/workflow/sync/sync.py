@@ -56,7 +56,7 @@ def begin(
 
 
 def begin_parking(work: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
-    """Start a sync that parks or unparks a patch, on the current pin. Otherwise the same as `begin`.
+    """Start a sync on the current pin that parks or unparks a patch. Otherwise the same as `begin`.
 
     Raises `UsageError` if the series has no such patch, or if no parked patch has that number.
     """
@@ -88,7 +88,7 @@ def _begin(
     fork = proven.sources.fork
     known = {str(patch.number) for patch in proven.series.patches}
     if unknown := [name for name in manner.edits if name.isdigit() and str(int(name)) not in known]:
-        hint = f"run 'patchstack status {work.config.name}' to list the patches"
+        hint = f"run 'patchstack status {work.config.name} --patches' to list the patches"
         raise NotInRange(f"--edit: no such patch: {', '.join(unknown)}", hint=hint)
     lock = read_lock(work.config.patches)
     own = sync_target.own_branch(proven.series, lock, work.config.fork_ref)
@@ -171,7 +171,9 @@ def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
         chosen = places_of(state.items, names)
         left_out = [state.items[place].label for place in chosen if state.items[place].fate in LEFT_OUT]
         if left_out:
-            raise SyncNotReady(f"{', '.join(left_out)} was skipped or dropped", hint="use --retry N first")
+            raise SyncNotReady(
+                f"cannot edit patches that were skipped or dropped: {', '.join(left_out)}", hint="use --retry N first"
+            )
         state = replace(state, edits=(*state.edits, *(state.items[place].commit for place in chosen)))
         made = [place for place in chosen if state.items[place].fate is Fate.PICKED]
         if not made:
@@ -273,7 +275,7 @@ def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -
         if there := [state.items[place].label for place in chosen if state.items[place].fate not in LEFT_OUT]:
             listed = ", ".join(item.label for item in state.items if item.fate in LEFT_OUT) or "none"
             hint = f"skipped or dropped so far: {listed}"
-            raise SyncNotReady(f"{', '.join(there)} was not skipped or dropped", hint=hint)
+            raise SyncNotReady(f"cannot retry patches that were not skipped or dropped: {', '.join(there)}", hint=hint)
         _keep_hand_made(work, state, discard=discard, what="--retry")
         state = replace(state.rewound(chosen[0]), unattended=False)
         for place in chosen:

@@ -52,8 +52,9 @@ def patches_of(
 ) -> dict[str, PatchFile]:
     """Return the patch of each commit.
 
-    A patch that verify matched to the commit is used first, then the patch of the commit in the lock, then the only
-    patch with the same subject. If `in_order` is true, each commit was made from one patch, in the order of the series.
+    This is the patch that verify matched to the commit, otherwise the patch that the lock records for the commit, and
+    otherwise the only patch with the same subject. A commit without such a patch is not in the result. If `in_order` is
+    true, each commit was made from one patch, in the order of the series.
     """
     if in_order:
         return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}
@@ -89,8 +90,8 @@ def in_one_line(
 ) -> tuple[list[tuple[Commit, str]], list[str]]:
     """Return the fork's own commits, oldest first, each with the tree before it.
 
-    Also return notes about lost changes of merges. If the fork has merges, the commits of all its branches are returned
-    without the merges. A change that only a merge made is in none of these commits, so it is reported.
+    If the fork has merges, the commits of all its branches are returned without the merges. Also return a note about
+    each omitted merge. The note lists the files with changes that only the merge made, because these changes are lost.
     """
     if not fork.merges:
         before = [pin.tree, *(commit.tree for commit in fork.commits)]
@@ -122,7 +123,7 @@ def paths_made(objects: Objects, item: Item) -> list[bytes]:
 
 
 def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
-    """Yield the ids of the contents that merging the patches needs: of every changed file, before and after."""
+    """Yield the blob ids that merging the patches needs: those of every changed file, before and after the change."""
     for item in items:
         for change in compare_trees(objects, item.before, item.tree):
             for entry in (change.old, change.new):

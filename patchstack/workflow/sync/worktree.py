@@ -92,7 +92,10 @@ class Unmerged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A person's resolution of a conflict. `message` is set if the person made the commit."""
+    """A person's resolution of a conflict, or a person's edit of a commit.
+
+    `message` is the message of the person's own commit. It is None if the person made no commit.
+    """
 
     tree: str
     message: bytes | None
@@ -294,7 +297,7 @@ class SyncTree:
     def hand_made(self, head: str) -> bool:
         """Return whether a person made commits after the given commit.
 
-        Staged changes count too, if no conflict remains.
+        Uncommitted changes to tracked files count too, if no conflict remains.
         """
         if self.head() != head:
             return True

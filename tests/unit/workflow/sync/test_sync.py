@@ -169,7 +169,7 @@ def test_skipped_patches_must_be_dropped_with_a_reason_before_the_pin_moves(
     capsys.readouterr()
     assert patchstack("sync", "--accept") == 1
     refused = capsys.readouterr().err
-    assert "error: skipped patches would be lost without a reason\n  - 0002 Change 2 of a kernel" in refused
+    assert "error: the sync of product cannot be accepted: patches were skipped without a reason\n  - 0002 " in refused
     assert "--drop N --why TEXT', or --retry N to try it again" in refused
     assert f"pin: {begun.fork.pin}" in begun.settings.read_text()
     assert patchstack("sync", "--drop", "2", "--why", "upstream does it (#8)") == 0
@@ -192,7 +192,10 @@ def test_a_skipped_patch_can_be_tried_again(begun: Moved, patchstack: Patchstack
     assert begun.lines() == [f"Change {number} of a kernel" for number in (1, 2, 3)]
     capsys.readouterr()
     assert patchstack("sync", "--retry", "2") == 2
-    assert "error: 0002 was not skipped or dropped\n\nhint: skipped or dropped so far: none" in capsys.readouterr().err
+    assert (
+        "error: cannot retry patches that were not skipped or dropped: 0002\n\nhint: skipped or dropped so far: none"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_patch_on_the_branch_can_be_dropped_and_those_after_it_are_made_again(
