@@ -90,7 +90,7 @@ class VariantUnusable(ConfigError):
 
 
 class SettingsUnusable(ConfigError):
-    """Settings of gates, workloads or lint cannot be used."""
+    """Settings of gates, workloads, checks or lint cannot be used."""
 
     code = "PS0205"
 
@@ -468,7 +468,7 @@ class AcceptanceNotReady(MissingError):
 
 
 class PromiseBroken(NotHeldError):
-    """The commit breaks a check of a patch."""
+    """The commit breaks a check or the scope of a patch."""
 
     code = "PS0721"
 
