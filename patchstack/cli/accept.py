@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def _refuse(benchmark: list[Path] | None) -> list[Path] | None:
-    """Raise `UsageError` for the removed option."""
+    """Raise `UsageError` if the removed option `--benchmark` is given."""
     if benchmark:
         raise BadValue(
             "--benchmark was removed: a file that says PASS proves nothing",
@@ -95,7 +95,7 @@ def accept_command(
 ) -> None:
     """Accept a commit of the fork: check everything, write the decision, and export the series.
 
-    The command can be run again.
+    If the command was interrupted, it can be run again.
     """
     from patchstack.builds.inputs.plan import Request
     from patchstack.evidence.ledger import Ledger
@@ -187,7 +187,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """Return the records of the decisions that allowed signers signed, or None if `signers` is None."""
+    """Return the records of the decisions that an allowed signer signed. Return None if `signers` is None."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 

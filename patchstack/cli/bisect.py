@@ -121,7 +121,7 @@ def _words(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise BadValue(f"--run {text}: {error}") from error
+        raise BadValue(f"--run {text} cannot be parsed: {error}") from error
     if not words:
         raise BadValue(
             "--run CMD is missing", hint="give a command that exits with 0 on success, for example: --run 'make test'"

@@ -190,7 +190,7 @@ def _build(
     shell: bool,
     json: bool,
 ) -> Exit:
-    """Build and report the result, or open the shell. The progress is shown on this terminal."""
+    """Build and report the result, or open a shell in the prepared tree (`--shell`). Show progress on the terminal."""
     from patchstack.report.build import BuildScreen, options_lines
     from patchstack.workflow.build import build_order, open_build_shell
 

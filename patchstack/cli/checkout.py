@@ -61,8 +61,6 @@ def checkout_command(
     The branch is created in a new repository, or in a new work tree of an existing repository that has the pin. A
     series without a lock gives the commits that git am would create from its patches, but each author is also the
     committer.
-
-
     """
     from patchstack.workflow.checkout import CheckoutOrder, check_out_series
 
@@ -77,7 +75,7 @@ def checkout_command(
 
 
 def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None) -> None:
-    """Print the result, and notes about its git objects."""
+    """Print the result, a warning about missing contents, and a note about objects in other repositories."""
     from patchstack.workspace import is_url
 
     commits = "1 commit" if made.count == 1 else f"{made.count} commits"

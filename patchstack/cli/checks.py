@@ -45,14 +45,14 @@ def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str 
 
 
 def engine_of(spec: str | None, workspace: Path | None) -> OpenEngine:
-    """Return the function that opens the engine for checks that run commands."""
+    """Return a function that opens an engine. Checks that run commands use it."""
     return lambda: open_chosen_engine(spec, nearest_workspace(workspace))
 
 
 def checked(
     config: SeriesConfig, cache: Cache, engine: OpenEngine, *, name: str | None = None, why: str | None = None
 ) -> tuple[CheckRow, ...]:
-    """Run the checks of a series. If `name` is given, record the sites of this check first."""
+    """Run the checks of a series. If `name` is given, then record the sites of that check, and run the checks again."""
     from patchstack.workflow.checks import check_series, record
 
     rows = check_series(config, cache, engine)

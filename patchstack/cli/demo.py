@@ -78,7 +78,7 @@ class Tour:
             self._patchstack("verify", broken.name, "--workspace", "broken/patchstack.yaml", codes=(_DOES_NOT_HOLD,))
 
     def build(self) -> str | None:
-        """Build the series on this host, or in a container if the host lacks a requirement.
+        """Build the series on this host, or in a container if something for a build on the host is missing.
 
         Return the engine that was used, or None if no engine can build.
         """
@@ -105,7 +105,7 @@ class Tour:
         return key
 
     def accept(self, engine: str) -> None:
-        """Accept a good commit, reject a commit that changes the model's output, and try a commit that loses output."""
+        """Accept a good commit, reject one that changes the model's output, and try one that cannot be judged."""
         from patchstack.demo.build import CHANGED, GOOD, LOST
 
         print(

@@ -110,7 +110,7 @@ def lock_command(
             try:
                 code = attached(command)
             except BaseException:
-                end_below(held.token)  # otherwise programs that are still running would occupy the GPU
+                end_below(held.token)  # programs that the command left running would occupy the GPU
                 raise
             finally:
                 if os.environ.get(TOKEN) == held.token:
@@ -140,7 +140,7 @@ def unlock_command(
                 print(f"{holder.place.path}: {holder.words}")
             elif holder.standing is not Standing.DEAD and not force:
                 raise GpuCheckFailed(
-                    f"{holder.place.path}: {holder.words}",
+                    f"{holder.place.path} was not released: {holder.words}",
                     hint="use --force to release the lock; this does not stop the owner",
                 )
             elif let_go_of(reached.ask, holder):
@@ -153,7 +153,7 @@ def unlock_command(
 
 @contextlib.contextmanager
 def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
-    """Yield the machine of the named engine, of the configured engine, or this host."""
+    """Yield the machine of the named engine, else of the configured engine, else this host."""
     from dataclasses import replace
 
     from patchstack.machine.ask import Place, reach

@@ -81,7 +81,7 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, a noun for the count of its patches, and the next command for the user."""
+    """Return the series, what its number counts (`patches` or `commits above it`), and the user's next command."""
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:

@@ -52,7 +52,7 @@ def lint_command(
 ) -> None:
     """Check the patches, names and messages of a series against rules, and run the checks of the series.
 
-    Each rule has a reason. Writes nothing.
+    Use --rules to list the rules with their reasons. Writes nothing.
     """
     if rules:
         _list_rules(json)

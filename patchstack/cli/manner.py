@@ -23,8 +23,6 @@ def add_manner(command: Any) -> None:
     For a group, this includes all of its commands. If the command has an option with the same name, its own option has
     priority. `command` is a Typer command. The help of the command does not list these options, because the help of
     `patchstack` lists them.
-
-
     """
     for parameter in command.params:
         if "--json" in parameter.opts and parameter.callback is None:

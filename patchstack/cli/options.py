@@ -162,8 +162,6 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
     """Return the engine that the user chose, or Docker if none is chosen.
 
     The engine from the command line (`spec`) has priority, then PATCHSTACK_ENGINE, then the engine of the workspace.
-
-
     """
     from patchstack.engine.choose import open_engine
 

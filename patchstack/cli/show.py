@@ -60,7 +60,7 @@ def show_command(
 
 
 def _patch(config: SeriesConfig, which: str) -> PatchFile:
-    """Return the patch with this number or name."""
+    """Return the patch with this number or name. Raises `UsageError` for 0, which is the pin."""
     from patchstack.series.files.directory import configured_series
 
     found = configured_series(config).up_to(which).patches
@@ -106,8 +106,6 @@ def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> t
     """Return the fork commit of a patch, and the place where its id was found.
 
     The id comes from the comparison, the lock, or the header of the patch.
-
-
     """
     if mirrored and found is not None:
         return mirrored, found.config.expect

@@ -221,7 +221,7 @@ def _words(command: str | None) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise BadValue(f"--exec {command!r}: {error}") from error
+        raise BadValue(f"--exec {command!r} cannot be parsed: {error}") from error
     if not words:
         raise BadValue("--exec is empty", hint="for example: --exec 'make test'")
     return words
@@ -247,7 +247,7 @@ def _was_accepted(work: SyncWorkspace) -> bool:
 def _suite(work: SyncWorkspace) -> Suite | None:
     """Return the suite that the policy names, if any.
 
-    Raises `UsageError` if the suite does not exist, or if no variant to build is given.
+    Raises `UsageError` if the suite does not exist, or if the series names no variant to build.
     """
     if work.config.sync_suite is None:
         return None

@@ -116,8 +116,8 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise BadValue(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
-        hint = "omit --apply-only, or omit --expect, --expect-tree and --tree-only"
-        raise OptionConflict("--apply-only compares no trees", hint=hint)
+        hint = "omit --apply-only to compare trees"
+        raise OptionConflict("--apply-only cannot be combined with --expect, --expect-tree or --tree-only", hint=hint)
 
 
 def _checking(

@@ -350,7 +350,7 @@ def test_gc_removes_what_was_not_used_for_long(toy: Toy) -> None:
         (["--source", "."], 2, "no variant given"),
         (["--source", ".", "--at", "1"], 2, "--source cannot be combined with --at"),
         (["--platform", "linux/riscv64"], 3, "not linux/riscv64"),
-        (["--define", "1x=2"], 2, "1x is not a valid name"),
+        (["--define", "1x=2"], 2, "'1x' is not a valid name"),
         (["--older-than", "3"], 2, "--older-than needs --gc"),
         (["--unproven", "nonsense"], 2, "--unproven nonsense: no such proof"),
         (["nowhere"], 2, "there is no series nowhere"),

@@ -105,7 +105,7 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
     """Return the first error in the lines, or None if they contain no known error.
 
-    An error of CMake has priority, because CMake continued after the earlier errors in its output.
+    If CMake itself reported an error, this error is returned, because the errors before it did not stop CMake.
     """
     wanted = set(styles)
     if Style.CMAKE in wanted:
@@ -135,7 +135,7 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
     start = _context_start(lines, at)
     before, after = lines[start:at], _after(lines, at)
     sites = [(match[1], int(match[2]))] if match is not None else []
-    if given is not None:  # the error is in a macro from the command line: show where the macro is used
+    if given is not None:  # the macro comes from the command line: show where it is used
         sites += [(m[1], int(m[2])) for line in after if (m := _EXPANDED.match(line))]
     for pattern, told in ((_REQUIRED, before), (_REQUESTED, after), (_INCLUDED, before)):
         sites += [(m[1], int(m[2])) for line in told if (m := pattern.match(line))]
@@ -152,7 +152,7 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
 def _context_start(lines: Sequence[str], at: int) -> int:
     """Return the index of the first line that belongs to an error.
 
-    Lines about includes and instantiations precede the error, each with quoted lines.
+    Before the error, a compiler prints lines about includes and instantiations, with the quoted source.
     """
     start = begin = at
     while begin > 0 and (_CONTEXT_LINE.match(lines[begin - 1]) or _QUOTED.match(lines[begin - 1])):
@@ -255,7 +255,7 @@ def _any(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _plain(style: Style, lines: Sequence[str], at: int, message: str, block: Sequence[str] = ()) -> Diagnostic:
-    """Return an error message that names no place."""
+    """Return the diagnostic for an error message that names no file or line."""
     shown = block or [lines[at], *_after(lines, at)]
     return Diagnostic(style=style, at=at, message=message.strip(), sites=(), block=excerpt(shown))
 

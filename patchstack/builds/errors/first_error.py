@@ -26,8 +26,8 @@ _MAKE = re.compile(r"g?make(?:\[\d+\])?: \*\*\* \[(?:.*:\d+: )?(.+)\] Error \d+"
 class JobOutput:
     """The output of a job.
 
-    `target` is its first target, and `command` its command line. `failed` is true if ninja reported that the job
-    failed.
+    `target` is the job's first target, and `command` is the job's command line. `failed` is true if ninja reported that
+    the job failed.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -98,7 +98,8 @@ class FailureKind(StrEnum):
     """Why a build failed.
 
     REJECTED means that the source rejects its configuration, with a static assertion or `#error`. COMPILE, LINK and
-    CONFIGURE mean that the source does not build. All other kinds are problems of the machine, not of the source.
+    CONFIGURE mean that the source does not build. UNKNOWN means that the log contains no known error. All other kinds
+    are problems of the machine, not of the source.
     """
 
     COMPILE = "compile"
@@ -160,8 +161,8 @@ class Failure:
     """The first error of a build.
 
     `file` is relative to the root of the source. It is the file of the error, or the nearest place in the source that
-    led to the error. If `line` is None, `file` is the compiled file. `file` is None if the error names nothing in the
-    source. `sites` are all places, innermost first: the error itself, then the places that instantiated, included or
+    led to the error. If `line` is None, `file` is the compiled file. `file` is None if no file of the source is known.
+    `sites` are all places, innermost first: the error itself, then the places that instantiated, included or
     called it. A place outside the source has an absolute path. `block` contains the lines to show. `target` is the
     target that failed.
     """
@@ -246,7 +247,7 @@ def _kind(found: Diagnostic, job: JobOutput, places: _Places) -> FailureKind:
 
 
 def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKind) -> str | None:
-    """Return the source file that the failed command compiled, or that the linker complains about.
+    """Return the source file that the failed command compiled, or the source of the object in a linker error.
 
     Returns None if the file is unknown.
     """
@@ -293,8 +294,8 @@ class _Places:
     def resolve(self, path: str) -> tuple[str, bool]:
         """Return a path relative to the root of the source, and whether the path is inside the source.
 
-        A path outside is returned as an absolute path. A relative path belongs to the source, because tools get
-        absolute paths or run below the root. A path that begins with `..` is relative to CMake's directory.
+        A path outside is returned as an absolute path. A path that begins with `..` is relative to CMake's directory.
+        All other relative paths are relative to the root, because tools get absolute paths or run below the root.
         """
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)

@@ -147,7 +147,7 @@ class _History:
                 fields = raw.split(b" ")
                 commit, line, number = fields[0].decode(), int(fields[1]), int(fields[2])
             elif raw.startswith(b"filename "):
-                # git prints the name once for each commit: in one commit, all lines of the file have the same name.
+                # git prints the file's name once for each commit, because a file has only one name in a commit.
                 names[commit] = _unquoted(raw[9:]).decode("utf-8", "surrogateescape")
         return origins
 
@@ -161,9 +161,9 @@ class _History:
         return git.checked(done, "git cannot determine which patch wrote a line", short=True)
 
     def _keep(self, before: str, after: str) -> None:
-        """Write the objects in which two trees differ, if the objects exist only in memory.
+        """Write the objects in which two trees differ, if these objects exist only in memory.
 
-        Objects that are already stored are used through alternates.
+        git finds all other objects through the alternates of the repository.
         """
         changes = list(compare_trees(self._objects, before, after))
         want_contents(self._objects, changes)
@@ -212,7 +212,7 @@ def _parents(path: bytes) -> list[bytes]:
 
 
 def _unquoted(name: bytes) -> bytes:
-    """Return a name as git printed it, with C-style quoting removed."""
+    """Remove git's C-style quoting from a printed name."""
     if not name.startswith(b'"'):
         return name
 
@@ -283,7 +283,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
 
 
 def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
-    """Return the patch that added the line (or None), and a phrase for the origin of the line."""
+    """Return the patch that added the failing line, or None, and a phrase that describes the line's origin."""
     if not source.steps or source.base_tree is None:
         return None, "the source is not a series"
     if failure.file is None:
@@ -299,8 +299,8 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
         since = tuple(one for one in found.touched_by if order.index(one) > order.index(found.patch))
         told = _changed_by(since).replace("in this file", "in this file since")
         return found.patch, f"line written by {found.patch}{told}"
-    # If code of a patch includes or instantiates upstream's header, the patch may be the cause. Take the first place
-    # that a patch added.
+    # If upstream's line was reached from code of a patch, such as an include or a template instantiation, the patch may
+    # be the cause. Use the first such place.
     inside = [place for place in failure.sites if not place[0].startswith("/")]
     places = zip(inside, who_wrote_each(source.objects, source.base_tree, steps, inside), strict=True)
     for (file, line), origin in places:

@@ -16,7 +16,8 @@ class Architecture:
     `number` is its compute capability without the dot (121 for 12.1). `cmake` is the value of
     `CMAKE_CUDA_ARCHITECTURES`. This value requests machine code for this architecture only. If kernels need the
     specific instructions of the architecture, the value includes them (FP4 MMA needs 121a, not 121). `since` and
-    `until` are the first and last CUDA version (major, minor) that supports it. `gpus` are its products.
+    `until` are the first and the last CUDA versions (major, minor) that support it. `until` is None if support has not
+    ended. `gpus` are products with this architecture.
     """
 
     number: int
@@ -60,10 +61,10 @@ _NAME = re.compile(r"(?:sm_?|compute_)?([0-9]{1,2})\.?([0-9])([af])?(?:-(real|vi
 
 
 def parse_arch(text: str) -> Architecture:
-    """Return the architecture of a name such as `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
+    """Return the architecture with a name such as `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
 
-    Raises `UsageError` for an unknown architecture, and for a name that does not mean machine code (`-virtual` means
-    PTX).
+    Raises `UsageError` for an unknown architecture, for PTX (`-virtual`), and for a suffix (`121f`) that patchstack
+    does not use for the architecture.
     """
     match = _NAME.match(text.strip().lower())
     known = _BY_NUMBER.get(int(match.group(1) + match.group(2))) if match else None

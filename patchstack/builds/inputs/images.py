@@ -30,7 +30,7 @@ class RecipeImage:
 
     @property
     def name(self) -> str:
-        """The name of the image with the digest of the recipe."""
+        """The full name of the image, which contains the digest of the recipe."""
         return recipe_image(self.image, self.recipe)
 
 

@@ -52,8 +52,8 @@ class Request:
 class Plan:
     """The resolved options of a build.
 
-    `why` is the origin of the variant. `native` is true if the code is compiled for the processor of the building
-    machine, which is then an input of the key. `notes` are messages for the user, shown before the build starts.
+    `why` is the origin of the variant. `native` is true if the code is compiled for the processor of the machine that
+    builds. The key then depends on this processor. `notes` are messages for the user, shown before the build starts.
     """
 
     variant: str
@@ -157,7 +157,7 @@ def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, s
     for text in texts:
         name, separator, value = text.removeprefix("-D").partition("=")
         if not _DEFINITION.match(name):
-            problems.append(f"{option} {text}: {name or 'nothing'} is not a valid name")
+            problems.append(f"{option} {text}: {name!r} is not a valid name")
         elif "\n" in value or "\0" in value:
             problems.append(f"{option} {name}: the value contains a line break or a NUL byte")
         pairs.append((name, value if separator else "ON"))
@@ -202,7 +202,7 @@ def _definitions(
     settings = dict(written) | {name: Setting(value=value, origin=option) for name, value in asked}
     wrong = [f"{name} ({settings[name].origin}): use {better}" for name, better in _OURS.items() if name in settings]
     if wrong and option == "--define":
-        raise BuildPlanRefused("these definitions are set by patchstack", problems=wrong)
+        raise BuildPlanRefused("these definitions cannot be given, because patchstack sets them", problems=wrong)
     return settings
 
 

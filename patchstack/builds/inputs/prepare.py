@@ -1,4 +1,4 @@
-"""Resolve a request to the inputs of a build. The engine must answer."""
+"""Resolve a request to the inputs of a build. This needs an engine that can be reached."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
     except ImageMissing as error:
         if offline or not isinstance(engine, BuildsImages):
             raise with_other_way(error, engine, wanted) from error
-    require_packages()  # a new image means a new build, which needs these packages
+    require_packages()  # with a new image, there is no stored build yet, and a new build needs these packages
     try:
         return build_recipe_image(engine, wanted, talk)
     except ImageMissing as error:
@@ -97,9 +97,9 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
 
 
 def _processor() -> str:
-    """Return the properties of the processor on which `-march=native` depends.
+    """Return the processor's model name, and a digest of its feature flags.
 
-    These are the name of the model, and a digest of the feature flags.
+    The code that `-march=native` generates depends on them.
     """
     model, flags = "unknown", ""
     for line in processes.cpuinfo().splitlines():

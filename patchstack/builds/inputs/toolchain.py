@@ -79,7 +79,8 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
         words = said.decode("utf-8", "replace").split()
         if not outcome.ok or not words:
             raise ToolchainUnusable(
-                f"CUDA toolkit {root} on the engine's machine cannot be read: {said.decode('utf-8', 'replace').strip()}"
+                f"CUDA toolkit {root} on the engine's machine cannot be read: {said.decode('utf-8', 'replace').strip()}",
+                hint="--toolkit must be the directory that contains bin/nvcc on the engine's machine",
             )
         return words[-2] if words[-1] == "-" else words[-1]
 
@@ -89,7 +90,7 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yield every file below a directory. Links are followed as by `find -L`, except links to a parent directory."""
+    """Yield every file below a directory. Links are followed, except links to a parent directory."""
     pending = [root]
     while pending:
         directory = pending.pop()
@@ -104,7 +105,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def recall(memory: Path, name: str) -> dict[str, str] | None:
-    """Return the value that is stored under a name, or None."""
+    """Return the value that is stored under a name, or None if no valid value is stored."""
     try:
         found = json.loads((memory / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -181,7 +182,8 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
 def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
     """Return the toolchain of this machine: the files and versions of the compilers, and the CUDA toolkit of `nvcc`.
 
-    Its digest does not cover the headers of the C library and of the system. Only the digest of a container image does.
+    The digest of this toolchain does not cover the headers of the C library and of the system. For a container, the
+    digest of the image covers them.
     """
     versions: dict[str, str] = {}
     digests: list[str] = []
@@ -283,7 +285,7 @@ def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) 
 
 
 def _compiler_parts(compiler: str) -> list[Path]:
-    """Return the files that turn source into machine code: the compiler driver, and the programs that it runs."""
+    """Return the paths of the compiler driver and of the programs that it runs, such as cc1 and ld."""
     found = [Path(compiler).resolve()]
     for part in ("cc1", "cc1plus", "as", "ld", "collect2"):
         said = run([compiler, f"-print-prog-name={part}"], timeout=60).stdout.decode().strip()

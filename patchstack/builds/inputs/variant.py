@@ -67,7 +67,7 @@ class Variants:
             self._layers.setdefault(config.name, []).append(config)
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the variants that can be built, in the order of the files."""
+        """Return the names of the variants that can be built, in the order of their definitions."""
         return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
 
     def get(self, name: str) -> Variant:

@@ -34,7 +34,7 @@ class Disassembler(Protocol):
     """Runs cuobjdump with options on one file.
 
     The program may run on a different machine, but `file` is a path on this machine. Raises `MissingError` if cuobjdump
-    does not run until its end.
+    cannot be run, or is stopped before it ends.
     """
 
     def __call__(self, options: tuple[str, ...], file: Path) -> Finished: ...
@@ -254,7 +254,7 @@ def _fp4_objects(directory: Path) -> list[Built]:
 
 
 def _each(files: list[Built], ask: Callable[[Path], T]) -> tuple[dict[str, T], list[str]]:
-    """Return the results by file, and a message for each failure."""
+    """Call `ask` for each file. Return the results by file name, and a message for each failure."""
     answers, failures = {}, []
     for file in files:
         try:
@@ -270,9 +270,9 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """Return a message that names the unreadable files, because they may contain device code.
+    """Return a message about the files whose sections are unknown, so that they may contain device code.
 
-    Returns None if all files can be read.
+    Returns None if the sections of all files are known.
     """
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:

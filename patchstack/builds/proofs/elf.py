@@ -35,7 +35,7 @@ _DF_1_PIE = 0x08000000
 
 
 class DamagedElf(NotHeldError):
-    """A file begins like an ELF file but cannot be read as one."""
+    """A file begins like an ELF file, but is damaged or cannot be read."""
 
     code = "PS0608"
 
@@ -47,8 +47,9 @@ class Elf:
     `machine` is the name in the ABI (`EM_X86_64`), or `machine 4711` for a number without a name. `bits` is 32 or 64.
     `program` is true for a file that can be started, and false for a library. `sections` are the names of the sections
     that have content, or None if the section table was removed (`strip --strip-section-headers`). `search_path`
-    contains the entries of RPATH and RUNPATH, as written. `needed` are the libraries that it names. `build_id` is the
-    offset and length of the linker's build id in the file, in bytes, or None if the file has no build id.
+    contains the entries of RPATH and RUNPATH, as written. `needed` are the names of the libraries that the file
+    needs. `build_id` is the offset and length of the linker's build id in the file, in bytes, or None if the file has
+    no build id.
     """
 
     machine: str

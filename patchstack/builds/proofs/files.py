@@ -70,7 +70,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """A match in a file. `context` is the match with the printable text around it."""
+    """A byte string that `search` found in a file. `context` is the string with the printable text around it."""
 
     offset: int
     context: str
@@ -127,7 +127,10 @@ def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
 
 
 def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]:
-    """Return the regular files below a directory, its links, and its problems. No link is followed."""
+    """Return the regular files below a directory, the links, and descriptions of all other entries.
+
+    Links to directories are not followed.
+    """
     found: list[tuple[str, Path]] = []
     links: dict[str, str] = {}
     problems: list[str] = []
@@ -156,7 +159,7 @@ def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]
 
 
 def _target(link: Path, real_top: Path) -> str | None:
-    """Return the name of the target of a link, below `real_top`.
+    """Return the target of a link, as a path relative to `real_top`.
 
     Returns None if the target is not a regular file below `real_top`.
     """

@@ -80,7 +80,7 @@ def prove_build(
 def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
     """Run a built program on this machine.
 
-    Use this only for a build that was made on this machine, because the program runs with the user's rights.
+    Use this only for a build that was made on this machine, because the program runs with the user's permissions.
     """
     try:
         finished = run_program([str(program.absolute()), *arguments], cwd=program.parent, timeout=_SECONDS)
@@ -90,6 +90,6 @@ def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
         if not program.is_file():
             raise
         return ProgramOutput(code=127, output=b"its program loader is not installed")
-    except OSError as error:  # for a wrong machine, a missing interpreter, or a file that is not executable
+    except OSError as error:  # wrong machine, missing interpreter, or file that is not executable
         return ProgramOutput(code=126, output=(error.strerror or str(error)).encode())
     return ProgramOutput(code=finished.code, output=finished.stdout + finished.stderr)

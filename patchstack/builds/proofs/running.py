@@ -28,8 +28,8 @@ _SYMBOL_MISSING = re.compile(rb"symbol lookup error: .*undefined symbol: (\w+)")
 _DRIVER_LIBRARY = re.compile(rb"lib(cuda|nvidia-ml)\.so")
 _DRIVER_SYMBOL = re.compile(rb"(cu[A-Z]|nvml[A-Z])")
 _PRINTS_A_VERSION = re.compile(rb"^\s*(?:\S+\s+)?version(?::\s*\S|\s+v?[\d(])", re.IGNORECASE | re.MULTILINE)
-# Shells and container engines return 128 + signal. Other signals are omitted, because programs use those codes
-# themselves (git: 129 for wrong usage).
+# Shells and container engines return 128 + signal for a program that a signal ended. Only these signals are recognized,
+# because programs return the codes of other signals themselves (git: 129 for wrong usage).
 _CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGSYS"})
 
 
@@ -61,7 +61,7 @@ def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...
     for target in built_targets(survey, claim):
         file = survey.named(target)
         if file is None or file.elf is None or file.elf.machine != MACHINES.get(platform(claim)):
-            continue  # `exists` or `machine` reports this
+            continue  # the proof `exists` or `machine` reports this problem
         try:
             starts.append(judge_start(target, run(file.path, VERSION), claim.key))
         except MissingError as error:
@@ -119,8 +119,8 @@ def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
 def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Iterable[Start] | None) -> Proof:
     """Return the proof that the programs carry the build key.
 
-    A binary must contain the key, and every program that prints a version must print the key. `holders` are the files
-    that contain the key.
+    At least one binary must contain the key, and every program that prints a version must print the key. `holders` are
+    the files that contain the key.
     """
     others = [start for start in starts or () if start.kind is Kind.OTHER]
     if others:
@@ -137,7 +137,7 @@ def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Itera
 
 
 def _told(kind: Kind, starts: list[Start]) -> str:
-    """Return the results of all programs of one kind as one string."""
+    """Describe all programs that had the same kind of result, in one string."""
     match kind:
         case Kind.KEY:
             return f"{listed([start.name for start in starts])} printed the build key"

@@ -113,7 +113,7 @@ def file(name: str, sha256: str, **notes: Json) -> Resource:
 def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
     """Return a container image as a material.
 
-    `digest` is `sha256:…`. The reference is only a note, because a local image is not available elsewhere.
+    `digest` is `sha256:…`. `reference` becomes a note, not the URI, because a local image is not available elsewhere.
     """
     return Resource(
         name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
@@ -219,7 +219,7 @@ def _check_rest(provenance: Provenance) -> None:
 def _check_digest(name: str, algorithm: str, digest: str) -> None:
     form = {"sha256": _SHA256, "gitCommit": _COMMIT, "gitTree": _COMMIT}.get(algorithm)
     if form is not None and not form.match(digest):
-        raise ValueError(f"{name}: {digest or 'nothing'} is not a {algorithm}")
+        raise ValueError(f"{name}: {digest!r} is not a valid {algorithm} digest")
 
 
 def _descriptor(resource: Resource) -> Any:
@@ -242,7 +242,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Convert whole numbers in the value to integers. Struct has only one type of number, so 8 becomes 8.0."""
+    """Convert whole numbers in the value back to integers, because protobuf's Struct turns 8 into 8.0."""
     if isinstance(value, dict):
         return {key: _whole(each) for key, each in value.items()}
     if isinstance(value, list):

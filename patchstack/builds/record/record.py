@@ -84,7 +84,7 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """The numbers of compiled files with a cache hit and with a cache miss in ccache."""
+    """How many compilations had a hit in ccache, and how many had a miss."""
 
     hits: int
     misses: int

@@ -145,7 +145,7 @@ class Store:
         return tuple(stored for stored in self.all() if (stored.directory / RECORD).stat().st_mtime < limit)
 
     def clear_logs(self, days: float) -> None:
-        """Remove the logs of builds without a result, if they are older than `days` days."""
+        """Remove the logs that are older than `days` days and belong to builds without a result."""
         limit = time.time() - days * 86400
         for path in self.root.glob("failed-*.log"):
             if path.stat().st_mtime < limit:

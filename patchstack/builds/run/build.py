@@ -72,7 +72,8 @@ def build(
     With `again`, the build is made even if it exists. With `keep`, the work volume is not removed, so that it can be
     inspected.
 
-    A source that does not compile also gets a record, with the status `rejected`. Such a source is not compiled again.
+    A source that does not compile also gets a record, with the status `rejected`. Without `again`, such a source is not
+    compiled again.
     Raises the errors of the engine, and `NotJudged` for a build that ended without a result.
     """
     key = inputs.key
@@ -106,9 +107,10 @@ def build(
 
 
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
-    """Return the stored build if its binaries are unchanged. Return None if it must be made.
+    """Return the stored build, or None if the build must be made.
 
-    Proofs that were not possible before are judged now (see `judged_again`).
+    It must be made if its binaries were changed, or if ccache was used but is now forbidden. Proofs that were not
+    possible before are judged now (see `judged_again`).
     """
     found = store.find(key.hex)
     if found is None:
@@ -151,7 +153,7 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
 
 
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:
-    """Return the claims about a build."""
+    """Return the claims that the proofs of a build check, as its inputs and its session require."""
     plan = inputs.plan
     machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []
     if session is not None:

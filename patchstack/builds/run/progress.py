@@ -49,7 +49,10 @@ Event = Progress | Phase
 
 
 class ProgressReader:
-    """Converts the output of cmake, ninja and make to events. Chunks may have any size. The caller passes the time."""
+    """Converts the output of cmake, ninja and make to events.
+
+    The output may arrive in chunks of any size. The caller passes the time at which each chunk arrived.
+    """
 
     def __init__(self) -> None:
         self._line = bytearray()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchstack.builds.inputs.plan import Plan
 
-# Compilers replace the path of the tree by this name. So assertions and debug information contain the same paths in
+# Compilers replace the path of the tree with this name. So assertions and debug information contain the same paths in
 # every build, and no path of the build machine.
 MAPPED = "."
 _SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
@@ -113,9 +113,9 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     """Return the entries of CMake's cache. Entries that the proofs require override the entries of the variant."""
     defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
     maps = [f"-ffile-prefix-map={path}={MAPPED}" for path in (layout.source, layout.build)]
-    # A shell splits each flag, and nvcc uses a second shell. Quote the flags, because a path may contain a space.
+    # Paths may contain spaces. Quote each flag once for the shell that runs the compiler, and again for nvcc's shell.
     host = " ".join(map(_quoted, maps))
-    # Without -objtemp, nvcc writes names of temporary files with its process id into the objects.
+    # Without -objtemp, nvcc writes the names of temporary files into the objects. The names contain its process id.
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",

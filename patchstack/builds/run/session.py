@@ -46,7 +46,7 @@ _UNUSED = re.compile(r"Manually-specified variables were not used by the project
 
 
 class NotJudged(PatchstackError):
-    """A build ended without a result, because of a limit on memory or time. It can be repeated with a higher limit."""
+    """A build ended without a result: a limit on time was reached, memory ran out, or the log has no known error."""
 
     code = "PS0607"
     exit_code = Exit.INVALID
@@ -136,7 +136,7 @@ class Session:
             tmp=1 << 30,
         )
         running = {"LC_ALL": "C"}
-        if self.layout.toolkit is not None:  # without this variable, programs do not search in the toolkit
+        if self.layout.toolkit is not None:  # without it, programs do not find the toolkit's libraries
             running["LD_LIBRARY_PATH"] = f"{self.layout.toolkit}/lib64"
         return Job(
             what=what,
@@ -153,8 +153,8 @@ class Session:
     def compile(self) -> SessionResult:
         """Configure and build. The output is written to the log in the draft.
 
-        A compiler error is a result. Raises `NotJudged` if the build ended without a result, and `MissingError` for
-        missing tools.
+        A compiler error is a result. Raises `NotJudged` if the build ended without a result, `MissingError` for missing
+        tools, `ConfigError` if nothing is in `bin`, and `UsageError` for a definition that CMake did not use.
         """
         log = self.draft / LOG
         with log.open("wb") as out:
@@ -208,7 +208,7 @@ class Session:
         return dump
 
     def close(self) -> None:
-        """Remove the work volume. If it is kept, show the command that inspects it."""
+        """Remove the work volume. If the user asked to keep it, show the command that inspects it instead."""
         if self.keep and self.ran:
             line = shlex.join(self.engine.shell(self.job("shell", ("sh",))))
             gone = f"; run 'docker volume rm {self.work.name}' to remove it" if self.plan.engine.isolated else ""
@@ -240,7 +240,7 @@ class Session:
     def _complain(self, outcome: Outcome, log: Path) -> None:
         """Raise an error if the outcome proves nothing about the source.
 
-        The reasons are a time limit, lack of memory, and missing tools.
+        Possible reasons are a time limit, lack of memory, missing tools, and a build that left no files in `bin`.
         """
         if outcome.ending is Ending.TIMED_OUT:
             limit = self.plan.seconds

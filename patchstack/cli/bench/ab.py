@@ -259,12 +259,10 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Return the build keys of the sides that name a series, by the text of the side.
+    """Map the text of each side that names a series to its build key.
 
     Missing builds are created. A dry run only prints the missing builds and exits, because a plan needs the built
     programs.
-
-
     """
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen

@@ -1,4 +1,4 @@
-"""`patchstack bench`: measure whether a patch pays."""
+"""Define the group `patchstack bench` and its commands."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise BadValue(f"--command {text}: {error}") from error
+        raise BadValue(f"--command {text} cannot be parsed: {error}") from error
     if not words:
         raise BadValue("--command is empty", hint="give a command line that contains {tokens}")
     found = measure_command(words, env=env, streams=streams, tokens=lengths, repeats=repeats)

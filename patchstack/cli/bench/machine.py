@@ -15,7 +15,7 @@ def machine_command(
 ) -> None:
     """List the reference runs of all comparisons by machine.
 
-    Also shows since when each machine is slower. Runs nothing.
+    If a machine has become slower, also shows since when. Runs nothing.
     """
     from patchstack.bench.history import by_workload, history, slower_since
     from patchstack.report.bench import print_machine

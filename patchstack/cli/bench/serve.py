@@ -123,8 +123,8 @@ def serve_command(
 ) -> None:
     """Measure a server as its users see it: time to first token, times between tokens, and rates.
 
-    Tokens are counted by the server, and its counters must agree. The client also checks its own delays. Exits with 0
-    if the run is valid, with 4 if it is INVALID, and with 3 if the server cannot be reached.
+    The token counts in the answers must agree with the server's counters, and the client itself must not be the
+    bottleneck. Exits with 0 if the run is valid, with 4 if it is INVALID, and with 3 if the server cannot be reached.
     """
     from patchstack.workflow.serve import LoadWanted
 

@@ -71,7 +71,7 @@ def _prepare() -> None:
 
 
 def action_command() -> None:
-    """Run the command of the inputs on a runner, and report the result there.
+    """Run the command that the inputs of the action name, and report the result on the runner.
 
     Exits with the command's exit code.
     """
@@ -108,7 +108,7 @@ def _act() -> int:
 
 
 def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
-    """Return annotations for the untrusted changes of the workspace file. These changes are ignored."""
+    """Return annotations about untrusted changes to the workspace file, which are ignored."""
     from patchstack.report.github import Annotation, Level
     from patchstack.series.policy import policy_from
 
@@ -291,7 +291,7 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
 
 
 def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
-    """Return the options that describe a series on an upstream commit other than its pin."""
+    """Return the options that describe a series on the upstream commit of the inputs, instead of its pin."""
     config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),

@@ -107,7 +107,7 @@ def write_issue(directory: Path, issue: Issue) -> None:
 
 
 def given(files: Sequence[Path] | None) -> list[Report]:
-    """Return the documents in the files, or in stdin if no files are given. Raises `UsageError` if none exist."""
+    """Return the documents in the files, or in stdin if no files are given. Raises `UsageError` if there are none."""
     from patchstack.report.documents.read import read_documents
 
     documents: list[Report] = []

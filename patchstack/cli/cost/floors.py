@@ -36,8 +36,7 @@ def decode_command(
 ) -> None:
     """Show the floor of a decode step: the bytes that must be read and written, divided by the bandwidth.
 
-    With --vary, also show how much the floor depends on each input. This uses the first value of --streams and of
-    --contexts.
+    With --vary, also show how much the floor depends on each input, for the first value of --streams and of --contexts.
     """
     from patchstack.report.cost.answers import decode_answer
     from patchstack.workflow.cost import numbers, open_subject
@@ -70,8 +69,6 @@ def prefill_command(
     """Show the floor of each ubatch of a prompt: the larger of bytes / bandwidth and operations / peak.
 
     The floor is unknown if the machine has no peak for a type of weights.
-
-
     """
     from patchstack.report.cost.answers import prefill_answer
     from patchstack.workflow.cost import open_subject

@@ -31,8 +31,6 @@ def memory_command(
     The kinds are weights, KV, recurrent state, output and checkpoints. If the device's memory is given, the largest
     context and the maximum number of slots that fit are also shown. Exits with 3 for an architecture with an unknown
     memory layout.
-
-
     """
     from patchstack.report.cost.answers import memory_answer
     from patchstack.workflow.cost import ask_fit_params, open_subject

@@ -39,11 +39,9 @@ def prefix_command(
 ) -> None:
     """Show what an agent's steps reuse of earlier steps, and which message broke the reuse.
 
-    Also shows how many tokens alternatives would process. LOG is the log of a llama-server, or a file of JSON lines.
-    The lines are request bodies, answers with timings, or objects with request and response. Without --server, a token
-    of a prompt is estimated as 4 bytes.
-
-
+    Also shows how many tokens the server would process in other cases, such as without a cache, or with prompts that
+    only grow. LOG is the log of a llama-server, or a file of JSON lines. The lines are request bodies, answers with
+    timings, or objects with request and response. Without --server, a token of a prompt is estimated as 4 bytes.
     """
     import shlex
 

@@ -38,8 +38,6 @@ def report_command(
 
     Unknown options are listed. Without a bandwidth, the report has no floors. If the memory layout is unknown, it has
     only the weights.
-
-
     """
     from patchstack.report.cost.answers import report_answer
     from patchstack.workflow.cost import ask_fit_params, numbers, open_subject

@@ -18,8 +18,6 @@ def shape_command(
 
     llama.cpp's tools load the copy in seconds, and report their allocations. Tensors of up to 64 KiB (norms, biases,
     decays) are copied. The output of such a model is meaningless.
-
-
     """
     from patchstack.cost.model import read_model, write_shape
 

@@ -30,8 +30,6 @@ def weights_command(
 
     Each tensor belongs to one group. A step reads the expected number of distinct experts, single rows of the
     embeddings, and the draft block only if it drafts.
-
-
     """
     from patchstack.report.cost.answers import weights_answer
     from patchstack.workflow.cost import open_subject

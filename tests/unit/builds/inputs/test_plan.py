@@ -128,7 +128,10 @@ def test_the_memory_limit_leaves_the_engine_a_tenth_and_the_host_is_not_limited(
         (Request(variant="cuda"), "there is no variant cuda"),
         (Request(variant="cpu", arch="121"), "variant cpu has no GPU code, but --arch 121 requests sm_121"),
         (Request(variant="cuda-sm90", arch="121"), "variant cuda-sm90 is for sm_90, but --arch 121 requests sm_121"),
-        (Request(arch="121", cmake=(("CMAKE_CUDA_ARCHITECTURES", "90"),)), "these definitions are set by patchstack"),
+        (
+            Request(arch="121", cmake=(("CMAKE_CUDA_ARCHITECTURES", "90"),)),
+            "these definitions cannot be given, because patchstack sets them",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(request_: Request, words: str) -> None:
@@ -184,8 +187,8 @@ def test_definitions_are_name_and_value_and_all_wrong_ones_are_named() -> None:
     with pytest.raises(UsageError) as error:
         parse_definitions(("=1", "A B=2", "OK=1"), "--define")
     assert error.value.problems == (
-        "--define =1: nothing is not a valid name",
-        "--define A B=2: A B is not a valid name",
+        "--define =1: '' is not a valid name",
+        "--define A B=2: 'A B' is not a valid name",
     )
 
 
