@@ -45,7 +45,7 @@ def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str 
 
 
 def engine_of(spec: str | None, workspace: Path | None) -> OpenEngine:
-    """Return a function that opens an engine. Checks that run commands use it."""
+    """Return a function that opens the engine on which checks run commands."""
     return lambda: open_chosen_engine(spec, nearest_workspace(workspace))
 
 

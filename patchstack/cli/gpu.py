@@ -110,7 +110,7 @@ def lock_command(
             try:
                 code = attached(command)
             except BaseException:
-                end_below(held.token)  # programs that the command left running would occupy the GPU
+                end_below(held.token)  # otherwise, the command's programs would keep the GPU busy
                 raise
             finally:
                 if os.environ.get(TOKEN) == held.token:
@@ -153,7 +153,7 @@ def unlock_command(
 
 @contextlib.contextmanager
 def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
-    """Yield the machine of the named engine, else of the configured engine, else this host."""
+    """Yield the machine of the named engine, or else of the configured engine. Without either, yield this host."""
     from dataclasses import replace
 
     from patchstack.machine.ask import Place, reach

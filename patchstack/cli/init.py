@@ -81,7 +81,10 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, what its number counts (`patches` or `commits above it`), and the user's next command."""
+    """Return the series, the noun for its printed count, and the next command for the user.
+
+    The noun is `patches` for a directory of patches, and `commits above it` for a fork.
+    """
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:

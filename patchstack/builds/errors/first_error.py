@@ -98,8 +98,8 @@ class FailureKind(StrEnum):
     """Why a build failed.
 
     REJECTED means that the source rejects its configuration, with a static assertion or `#error`. COMPILE, LINK and
-    CONFIGURE mean that the source does not build. UNKNOWN means that the log contains no known error. All other kinds
-    are problems of the machine, not of the source.
+    CONFIGURE mean that the source does not build. UNKNOWN means that the cause could not be determined. All other
+    kinds are problems of the machine, not of the source.
     """
 
     COMPILE = "compile"

@@ -50,7 +50,7 @@ class Source:
     `label` describes the source in a few words. `base_commit` and `base_tree` are the commit and tree of the pin, or
     None for a directory. `upstream` is the repository of the pin. `steps` are the applied patches, in order. `verdict`
     is the result of verify in words. `absent` are the paths of files that are not available and that no compiler reads.
-    The build omits these files, and its key depends on the list of them.
+    The build omits these files, and the build key depends on the list.
     """
 
     label: str

@@ -79,7 +79,8 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
         words = said.decode("utf-8", "replace").split()
         if not outcome.ok or not words:
             raise ToolchainUnusable(
-                f"CUDA toolkit {root} on the engine's machine cannot be read: {said.decode('utf-8', 'replace').strip()}",
+                f"CUDA toolkit {root} on the engine's machine cannot be read: "
+                f"{said.decode('utf-8', 'replace').strip()}",
                 hint="--toolkit must be the directory that contains bin/nvcc on the engine's machine",
             )
         return words[-2] if words[-1] == "-" else words[-1]

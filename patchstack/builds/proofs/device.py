@@ -270,7 +270,7 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """Return a message about the files whose sections are unknown, so that they may contain device code.
+    """Return a message about the files that may contain device code, because their sections are unknown.
 
     Returns None if the sections of all files are known.
     """

@@ -109,8 +109,8 @@ def build(
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
     """Return the stored build, or None if the build must be made.
 
-    It must be made if its binaries were changed, or if ccache was used but is now forbidden. Proofs that were not
-    possible before are judged now (see `judged_again`).
+    The build must be made if it is not stored, if its files were changed, or if it used ccache, which is now forbidden.
+    Proofs that were not possible before are judged now (see `judged_again`).
     """
     found = store.find(key.hex)
     if found is None:
@@ -153,7 +153,10 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
 
 
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:
-    """Return the claims that the proofs of a build check, as its inputs and its session require."""
+    """Return the claims for the proofs of a build.
+
+    With `session`, no binary may contain the session's source path or build path.
+    """
     plan = inputs.plan
     machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []
     if session is not None:

@@ -115,7 +115,7 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     maps = [f"-ffile-prefix-map={path}={MAPPED}" for path in (layout.source, layout.build)]
     # Paths may contain spaces. Quote each flag once for the shell that runs the compiler, and again for nvcc's shell.
     host = " ".join(map(_quoted, maps))
-    # Without -objtemp, nvcc writes the names of temporary files into the objects. The names contain its process id.
+    # Without -objtemp, nvcc writes names of temporary files, which contain a process id, into the objects.
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",

@@ -136,7 +136,7 @@ class Session:
             tmp=1 << 30,
         )
         running = {"LC_ALL": "C"}
-        if self.layout.toolkit is not None:  # without it, programs do not find the toolkit's libraries
+        if self.layout.toolkit is not None:  # without LD_LIBRARY_PATH, programs do not find its libraries
             running["LD_LIBRARY_PATH"] = f"{self.layout.toolkit}/lib64"
         return Job(
             what=what,

@@ -259,7 +259,7 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Map the text of each side that names a series to its build key.
+    """Return a mapping from the text of each side that names a series to the key of the side's build.
 
     Missing builds are created. A dry run only prints the missing builds and exits, because a plan needs the built
     programs.

@@ -40,8 +40,8 @@ def compare_command(
     """Compare measured times with their floors.
 
     The input can be rows of llama-batched-bench (--output-format jsonl), documents of 'patchstack bench ab' and 'bench
-    serve' (--json), or times of single tensor groups. A row is INVALID if its time is below its floor (above 100%). It
-    then names the assumption that must be wrong and the bound that follows from the time, and the exit status is 4.
+    serve' (--json), or times of single tensor groups. A row is INVALID if its time is below its floor (above 100%).
+    Such a row names the wrong assumption and the bound that follows from the time, and the exit status is 4.
     """
     import shlex
 

@@ -43,8 +43,8 @@ def ssm_command(
 ) -> None:
     """Show how many tokens each recurrent head remembers, and what bf16 saves for heads with short memory.
 
-    τ is the memory length in tokens at α = 0, the input-dependent part of the gate. The result is a proposal. Check the
-    proposal by the KL divergence of the model's output.
+    τ is the memory length in tokens. It is computed for α = 0, without the part of the gate that depends on the input.
+    The result is a proposal. Check the proposal by the KL divergence of the model's output.
     """
     from patchstack.report.cost.answers import state_answer
     from patchstack.workflow.cost import one_threshold, open_subject
