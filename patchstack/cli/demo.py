@@ -41,10 +41,7 @@ def demo_command(
     if build:
         engine = tour.build()
         if engine is None:
-            print(
-                "Skipped without a build: gates, accept and reject. patchstack doctor shows what is missing.\
-"
-            )
+            print("Skipped without a build: gates, accept and reject. patchstack doctor shows what is missing.\n")
         else:
             key = tour.gate(engine)
             tour.accept(engine)
@@ -87,19 +84,13 @@ class Tour:
             if code == 0:
                 return engine
             if code == _MISSING:
-                print(
-                    f"Skipped: a build on {engine}. The error above names what is missing.\
-"
-                )
+                print(f"Skipped: a build on {engine}. The error above names what is missing.\n")
         return None
 
     def gate(self, engine: str) -> str:
         """Record the first references of the build, and run its suite. Return the key of the build."""
         key = self._key(engine)
-        print(
-            "A suite in patchstack.yaml defines what a build must still do. This build gives the first references:\
-"
-        )
+        print("A suite in patchstack.yaml defines what a build must still do. This build gives the first references:\n")
         self._patchstack("gate", "record", "greedy", "--build", key, "--why", "the fork as it was exported")
         self._patchstack("gate", "run", "--build", key)
         return key
@@ -114,17 +105,11 @@ class Tour:
         self._patchstack("accept", GOOD, "--engine", engine, "--why", "Half as many look-ups, and the same text")
         self._git("merge", "--quiet", "--ff-only", GOOD)
         self._patchstack("verify", "paged")
-        print(
-            "The next commit changes a token of the model's output:\
-"
-        )
+        print("The next commit changes a token of the model's output:\n")
         self._patchstack("accept", CHANGED, "--engine", engine, codes=(_DOES_NOT_HOLD,))
         why = "Another text: a quarter is too coarse for keys"
         self._patchstack("reject", CHANGED, "--why", why, "--tag", "kv")
-        print(
-            "The last commit loses output. It cannot be judged, so it is neither accepted nor rejected:\
-"
-        )
+        print("The last commit loses output. It cannot be judged, so it is neither accepted nor rejected:\n")
         self._patchstack("accept", LOST, "--engine", engine, codes=(_INVALID,))
         self._patchstack("ledger")
 
