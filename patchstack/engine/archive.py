@@ -38,8 +38,8 @@ class Entry:
 def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
     """Yield a tar stream (pax) of the entries and their parent directories, in blocks of about 1 MiB.
 
-    Every entry belongs to `OWNER`, and has the time `mtime` in seconds since the epoch. The first entry is `.`, so that
-    the target directory also belongs to `OWNER`.
+    Every entry belongs to `OWNER`, and has the time `mtime` in seconds since the epoch. The first entry is `.`, the
+    target directory itself.
     """
     buffer = io.BytesIO()
     made: set[str] = set()
@@ -90,7 +90,7 @@ def _taken(buffer: io.BytesIO) -> bytes:
 def whole_blocks(content: BinaryIO, size: int) -> Iterator[bytes]:
     """Yield `size` bytes of a file, then the padding to a whole tar block.
 
-    Raises `MissingError` if the file became shorter.
+    Raises `MissingError` if the file has fewer than `size` bytes left.
     """
     left = size
     while left:
@@ -123,9 +123,11 @@ class Bounds:
     def check(self, size: int, entries: int) -> None:
         """Raise `MissingError` if the bytes or the entries copied so far exceed a limit."""
         if size > self.size:
-            raise UnsafeArchive(f"the job created more than {self.size >> 20} MiB, the limit for copying")
+            raise UnsafeArchive(f"the files of the job cannot be copied: more than {self.size >> 20} MiB")
         if entries > self.entries:
-            raise UnsafeArchive(f"the job created more than {self.entries} files, the limit for copying")
+            raise UnsafeArchive(
+                f"the files of the job cannot be copied: more than {self.entries} files and directories"
+            )
 
 
 def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:

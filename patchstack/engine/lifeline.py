@@ -38,8 +38,8 @@ exec "$@"
 """The script for `/bin/sh -c` on the host. It runs as the leader of a new session, with the lifeline as stdin.
 
 It starts a watcher, then replaces itself with the job (its arguments). The watcher is in the same session, but is not a
-child of the job. It kills the other processes of the session when the lifeline is cut. It makes several passes over
-/proc, because one pass misses processes that are forked during the pass."""
+child of the job. The watcher kills the other processes of the session when the lifeline is cut. It makes several passes
+over /proc, because one pass misses processes that are forked during the pass."""
 
 CONTAINER = """
 nonce=$1; where=$2; drop=$3; shift 3

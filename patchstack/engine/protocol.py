@@ -19,7 +19,7 @@ from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 Output = Callable[[bytes], None]
 """The type of functions that receive a job's output as it arrives.
 
-stdout and stderr are one stream. The chunks have any size.
+stdout and stderr are one stream. A chunk can have any size.
 """
 
 
@@ -305,7 +305,7 @@ class BuildsImages(Protocol):
     ) -> Image:
         """Build the `Dockerfile` of a directory and tag the image.
 
-        `network` is the engine's name of the network for the build steps (`host`, `none`). Raises `ImageMissing` if the
-        base image is not available, and `NotHeldError` if a step fails.
+        `network` is the network that the build steps use (`host`, `none`). Raises `ImageMissing` if the base image is
+        not available, and `NotHeldError` if a step fails.
         """
         ...

@@ -85,21 +85,21 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
     try:
         document = json.loads(content)
         if document["schema"] != SCHEMA:
-            raise SuiteDamaged(f"the suite has the schema {document['schema']}, not {SCHEMA}")
+            raise SuiteDamaged(f"the suite of the decision cannot be read: schema {document['schema']}, not {SCHEMA}")
         name, entry, models = str(document["suite"]), document["entry"], document["models"]
         files = {str(path): (str(one["sha256"]), int(one["size"])) for path, one in document["files"].items()}
         read_again = as_if_read({"models": models, "suites": {name: entry}})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SuiteDamaged(f"the suite is damaged: {type(error).__name__}") from error
+        raise SuiteDamaged(f"the suite of the decision is damaged: {type(error).__name__}") from error
     for path, (digest, size) in files.items():
         found = read(digest, size) if size <= _MOST else None
         if found is None:
-            raise InputMissing(f"the file {path} of the suite is missing")
+            raise InputMissing(f"the file {path} is missing in the suite of the decision")
         if not _inside(path):
             raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
-    workspace = directory / "patchstack.yaml"  # not written: gates only look for files in its directory
+    workspace = directory / "patchstack.yaml"  # not written: gates use only its directory, to find files
     problems: list[str] = []
     top = Node(read_again, workspace, "", problems)
     parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))
@@ -125,7 +125,7 @@ def _named_file(root: Path, text: str) -> bytes | None:
     if not path.is_file():
         return None
     if path.stat().st_size > _MOST:
-        raise SuiteDamaged(f"{text} is larger than {_MOST >> 20} MiB, the limit for files in evidence")
+        raise SuiteDamaged(f"{text} cannot be stored in evidence: it is larger than {_MOST >> 20} MiB")
     return path.read_bytes()
 
 

@@ -2,7 +2,7 @@
 
 A gate that was added with a patch must not PASS without the patch. Without the patch, the gate may FAIL, or it may be
 impossible: its program is not in the build, or the program rejects an unknown argument. For other gates such a run is
-INVALID, and no observation is stored. In this module, the run is a valid answer. Its observation is stored, so that
+INVALID, and no observation is stored. In this module, such a run is a valid answer, and its observation is stored. So
 others can compute the same verdict.
 """
 

@@ -33,7 +33,7 @@ class Judgement:
 
     @property
     def recalled(self) -> tuple[str, ...]:
-        """The keys of the judged observations that were not made by this gate."""
+        """The keys of the judged observations that were made before this gate was run."""
         judged = [one for one in self.attempts if one.complaint is None]
         made = {one.key for one in judged if not one.recalled}
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))

@@ -55,8 +55,8 @@ class Outcome:
     """The result of applying a patch: the new tree, or the problems.
 
     `tree` is None if there are problems. `left_to_git` is the reason why git itself handled the patch. It is empty for
-    a patch that this module handled. `offset` is the largest distance in lines between a hunk and the line in its
-    header. `warnings` name hunks that git accepts but probably puts in the wrong place.
+    a patch that this module handled. `offset` is the largest offset of a hunk: the number of lines between its place in
+    the file and the line in its header. `warnings` name hunks that git accepts but probably puts in the wrong place.
     """
 
     tree: str | None

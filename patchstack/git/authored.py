@@ -64,7 +64,7 @@ class Author:
             if other.author and b"Email" not in fields:
                 fields |= {b"Author": name.strip().strip(b'"'), b"Email": address.strip(b"> ")}
             fields.setdefault(b"Date", other.date)
-        # git always reads a number as seconds since 1970 only if `@` precedes it.
+        # Without `@`, git does not read every number as seconds since 1970.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
         if _DAY.fullmatch(date):
             date += " 00:00:00 +0000"

@@ -36,7 +36,7 @@ class GitVerdict:
     """The result of `git apply --cached`.
 
     `overlay` is the tree with the patch, or None if git refused the patch. `complaint` is git's message. `offset` is
-    the largest distance in lines between a hunk and the line in its header.
+    the largest offset of a hunk: the number of lines between its place in the file and the line in its header.
     """
 
     overlay: TreeOverlay | None

@@ -1,8 +1,8 @@
 """Read the objects of a repository, and store new objects in memory.
 
 Nothing is written into a user's repository. git finds the object directory, because it knows every layout (bare,
-partial, shallow, worktree, reftable). Objects are then read from this directory alone, so the extensions and the
-configuration of the repository do not matter.
+partial, shallow, worktree, reftable). Objects are then read only from this directory and its alternates, so the
+extensions and the configuration of the repository do not matter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MissingObject(MissingError):
         self.oid = oid
 
     def during(self, task: str) -> MissingObject:
-        """Return this error with `task`, which needed the object, at the beginning of the message."""
+        """Put `task`, which needed the object, at the beginning of the message, and return the error."""
         self.message = f"{task}: {self.message}"
         return self
 
@@ -242,7 +242,7 @@ class Objects:
         return not self.missing((oid,))
 
     def missing(self, oids: Iterable[str]) -> list[str]:
-        """Return the missing objects in the given order, without repetition."""
+        """Return the missing objects in the given order, without duplicates."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self.made]
         ids = [oid for oid in wanted if FULL_ID.match(oid)]
         absent = frozenset(self._odb.missing(ids) if self._odb is not None else ids)

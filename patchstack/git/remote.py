@@ -289,7 +289,7 @@ class Cache:
 def _progress(this: Task) -> Callable[[str], None]:
     """Return a function that receives git's progress lines and updates a task.
 
-    It ignores the lines of the first second, so that a short fetch does not wait for the import of GitPython.
+    The function ignores the lines of the first second, so that a short fetch does not wait for the import of GitPython.
     """
     handlers: list[Callable[[str], None]] = []
 

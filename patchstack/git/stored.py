@@ -15,9 +15,9 @@ from patchstack.git import run as git
 from patchstack.git.scratch import make_bare_repository
 from patchstack.process import Child
 
-_AT_ONCE = 256  # maximum ids in one question: all answers must fit into a pipe of 16 KiB
-_NOTHING = "f" * 40  # not zeros, because git answers a question about zeros without reading
-_AHEAD = 64  # maximum ids without an answer: they must fit into a pipe of 4 KiB
+_AT_ONCE = 256  # maximum number of ids in one question: all answers must fit into a pipe of 16 KiB
+_NOTHING = "f" * 40  # not zeros, because git reports zeros as missing without reading the directories
+_AHEAD = 64  # maximum number of unanswered ids: the questions must fit into a pipe of 4 KiB
 _EARLY = 16 * 1024 * 1024  # maximum bytes of answers that are read before they are needed
 
 
@@ -130,7 +130,7 @@ class _Running:
         self._write, self._read, self._complaints = child.stdin, child.stdout, complaints
         self._before = 0
         self.asked_ahead = False
-        self._ahead: dict[str, None] = {}  # objects whose answers were not read yet, in order
+        self._ahead: dict[str, None] = {}  # objects whose answers have not been read yet, in the order of the requests
         self._early: dict[str, tuple[str, bytes]] = {}
         self._room = _EARLY
         self.end = weakref.finalize(self, _end, child, complaints, self._scratch)

@@ -159,7 +159,7 @@ def test_what_is_not_here_is_named(engine: HostEngine) -> None:
 
 
 def test_what_cannot_be_run_is_refused(engine: HostEngine) -> None:
-    with pytest.raises(UsageError, match=r"^test has no command$"):
+    with pytest.raises(UsageError, match=r"^test cannot start: the job has no command$"):
         ran(engine, job())
     with pytest.raises(UsageError, match=r"^test cannot be run: embedded null byte$"):
         ran(engine, job("echo", "a\0b"))

@@ -61,7 +61,7 @@ def _over(dial: Callable[[], socket.socket]) -> Any:
     """Return an SDK client that opens its connections with `dial`.
 
     The SDK does not accept an existing connection. So the client is first created for a socket, with a fixed API
-    version. Then its adapter is replaced, and it asks for the engine's version.
+    version. Then the client's adapter is replaced, and the client requests the engine's version.
     """
     api: Any = docker.APIClient(base_url="unix:///engine", version="1.41", timeout=_FIRST_ANSWER)
     api.mount("http+docker://", _Adapter(dial))
@@ -76,7 +76,7 @@ def _over(dial: Callable[[], socket.socket]) -> Any:
 def _unix(path: str) -> socket.socket:
     """Return a connection to a socket of this machine.
 
-    The SDK's own function is not used, because it leaves the file descriptor open if it fails.
+    The SDK's own function is not used, because it does not close the file descriptor after an error.
     """
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

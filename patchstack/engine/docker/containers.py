@@ -170,8 +170,8 @@ def outcome(
 ) -> Outcome:
     """Return the outcome of a container's job.
 
-    `ended` is the last message of the container's process 1, or None if there was no message. `beginning` is the first
-    output. Raises the errors of `run`.
+    `ended` is the last message of the container's process 1, or None if there was no message. `beginning` contains the
+    first bytes of the output. Raises the errors of `run`.
     """
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
@@ -282,7 +282,7 @@ def sweep(api: Any) -> None:
     """Remove the containers that belong to ended processes of this machine.
 
     The owner of a running container is alive, because otherwise the lifeline would have ended the container. So the age
-    is used only for containers that are not running.
+    of a container counts as evidence only if the container is not running.
     """
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
         still = found.get("State") in ("created", "exited", "dead")
@@ -319,7 +319,7 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
         yield name
     except EngineLost:
         with contextlib.suppress(PatchstackError), faults.translated(doing):
-            remove(api, name)  # the engine may answer again later; if not, the next process removes the container
+            remove(api, name)  # the engine may answer again; otherwise, a later process removes the container
         raise
     except BaseException:
         with faults.translated(doing):

@@ -67,9 +67,9 @@ class Endpoint:
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
     """Return the endpoint of a spec. `environment` is os.environ by default.
 
-    The spec `docker` selects the same engine as the `docker` program. If DOCKER_HOST is set, it is used. Otherwise the
-    context is used that DOCKER_CONTEXT names, or else docker's current context. If there is no context, the default
-    socket is used. Raises `UsageError` if the spec is invalid or its context does not exist, and `ConfigError` if
+    The spec `docker` selects the same engine as the `docker` program. It uses the first of these that is set: the
+    address in DOCKER_HOST, the context in DOCKER_CONTEXT, and docker's current context. If none is set, it uses the
+    default socket. Raises `UsageError` if the spec is invalid or its context does not exist, and `ConfigError` if
     docker's configuration cannot be read.
     """
     environment = os.environ if environment is None else environment
@@ -151,7 +151,10 @@ def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
     docker = _part(_part(_read(meta), "Endpoints"), "docker")
     url = docker.get("Host")
     if not isinstance(url, str) or not url:
-        raise EngineConfigUnusable(f"the docker context {name!r} does not name a docker engine: {meta}")
+        raise EngineConfigUnusable(
+            f"the docker context {name!r} does not name a docker engine: {meta}",
+            hint=f"run 'docker context inspect {name}'",
+        )
     tls = config / "contexts" / "tls" / folder / "docker"
     certificates = None
     if tls.is_dir():

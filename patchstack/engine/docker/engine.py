@@ -109,7 +109,10 @@ class ContainerEngine:
             try:
                 found = connection.api.inspect_volume(checked_volume(volume))
                 if VOLUME_LABEL not in (found.get("Labels") or {}):
-                    raise JobRefused(f"the volume {volume} at {self.endpoint.url} was not created by patchstack")
+                    raise JobRefused(
+                        f"cannot remove the volume {volume} at {self.endpoint.url}: patchstack did not create it",
+                        hint=f"run '{self._docker()} volume rm {volume}' to remove it",
+                    )
                 connection.api.remove_volume(volume)
             except docker.errors.NotFound:
                 return

@@ -44,8 +44,8 @@ _UNKNOWN = ("pull access denied", "manifest unknown", "not found", "repository d
 class Faults:
     """Translates the errors of one endpoint. `complaint` returns the messages of the connection's program (ssh).
 
-    `answered` is set after the engine's first answer. Before this answer, a broken connection means
-    `EngineUnavailable`. After it, a broken connection means `EngineLost`.
+    `answered` is set after the engine's first answer. A broken connection means `EngineUnavailable` before this answer,
+    and `EngineLost` after this answer.
     """
 
     def __init__(self, endpoint: Endpoint, complaint: Callable[[], str] = lambda: "") -> None:

@@ -139,7 +139,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
         try:
             digests = api.inspect_image(base).get("RepoDigests") or ()
         except docker.errors.NotFound:
-            with contextlib.suppress(docker.errors.APIError):  # the build itself reports an error of the registry
+            with contextlib.suppress(docker.errors.APIError):  # the build that follows reports registry errors
                 digests = (f"@{api.inspect_distribution(base)['Descriptor']['digest']}",)
                 labels[BASE_DIGEST_LABEL] = digests[0].partition("@")[2]
             return labels

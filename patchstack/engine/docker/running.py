@@ -15,7 +15,7 @@ from patchstack.engine.lifeline import Trailer
 from patchstack.engine.protocol import Ending, EngineLost, Job, Outcome, Output
 
 _KILLED = 137
-# The job is a grandchild of process 1 (see `lifeline`). The script uses only builtins of the shell.
+# Sends SIGTERM to the job, which is a grandchild of process 1 (see `lifeline`). Uses only builtins of the shell.
 _TERMINATE = """
 parents=
 for pass in 1 2

@@ -19,8 +19,8 @@ HOME = "/tmp"  # noqa: S108  (the container's own)
 _TMP = "rw,noexec,nosuid,nodev,mode=1777"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DROPPED = ("HOSTNAME", "PWD", "OLDPWD", "SHLVL", "container")
-# A container must never see the paths in _KEPT_FROM of the engine's machine, nor any path below or above them. The only
-# exceptions are paths below those in _OPEN.
+# _KEPT_FROM lists paths of the engine's machine. A container must never see these paths, nor any path below or above
+# them. The only exceptions are paths below those in _OPEN.
 _OPEN = ("/run/media", "/dev/shm")  # noqa: S108  (where people mount disks, and keep models in memory)
 _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/var/lib/docker", "/var/lib/containers")
 

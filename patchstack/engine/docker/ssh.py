@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from patchstack.causes import ProgramMissing
 from patchstack.process import Child, clean_environment, start
 
-# A connection without an answer for one minute is lost. A RemoteCommand in ~/.ssh/config would replace the command of
-# patchstack.
+# A connection without an answer for one minute is lost. A RemoteCommand in ~/.ssh/config would replace patchstack's
+# command.
 _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCountMax": "3", "RemoteCommand": "none"}
 
 

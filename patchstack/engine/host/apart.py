@@ -45,8 +45,8 @@ def apart() -> tuple[str, ...] | None:
         options = ("--user", "--map-current-user", *options)
     words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
     try:
-        # The probe must not see patchstack's process. In a namespace, a different process may have the same pid; the
-        # probe is then a child of process 1.
+        # The probe must not see patchstack's process. In a namespace, a different process may have patchstack's pid. So
+        # it is also enough if the probe's parent is process 1.
         asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
     except PatchstackError:
         return None

@@ -173,7 +173,7 @@ def running(job: Job, environment: Mapping[str, str], output: Output) -> Iterato
 
 def _check(job: Job, environment: Mapping[str, str]) -> None:
     if not job.argv:
-        raise JobRefused(f"{job.what} has no command")
+        raise JobRefused(f"{job.what} cannot start: the job has no command")
     if job.workdir is not None and not Path(job.workdir).is_dir():
         raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is not a directory")
     program = os.path.join(job.workdir or "", job.argv[0]) if "/" in job.argv[0] else job.argv[0]

@@ -282,7 +282,7 @@ def run(settings: OperatorSettings, runner: Observer) -> Judgement:
 
     If the base build is known, its test program is run with the libraries of the judged build, so that a candidate
     cannot provide its own test. If the test program of the base build does not run, the program of the judged build is
-    used, and the judgement states this fact.
+    used, and the judgement says so.
     """
     if runner.context.judge is not None:
         with contextlib.suppress(MissingError), runner.judged_with(PROGRAM, runner.context.judge) as borrowed:

@@ -66,7 +66,7 @@ _DECODED = re.compile(r"[^t] eval time = .*/ +(\d+) runs")
 
 
 class Parted(enum.Enum):
-    """The transcript that a state's transcript differs from."""
+    """The transcript from which a state's transcript differs: the reference, or the transcript of another state."""
 
     FROM_REFERENCE = enum.auto()
     FROM_STATE = enum.auto()

@@ -37,7 +37,7 @@ class DriftSettings:
 
 @dataclass(frozen=True, slots=True)
 class WholeNumbers:
-    """A list of whole numbers."""
+    """The form of a setting that is a list of whole numbers."""
 
     written: str = "a list of whole numbers"
     option: Any = list[int]

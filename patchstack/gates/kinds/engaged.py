@@ -56,9 +56,9 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")  # prefix of llama.cpp's logger; other t
 class EngagedSettings:
     """The settings of the gate.
 
-    `on` and `off` are the additional environment variables of the two runs. `mark` is searched in each line of `where`.
-    `where` is `stderr`, `stdout`, `output` (both), or `file:NAME` (a file in the directory of the run). `at_least` is
-    the minimum number of lines with the mark.
+    `on` and `off` are the additional environment variables of the two runs. `mark` is the pattern that is searched for
+    in each line of `where`. `where` is `stderr`, `stdout`, `output` (both), or `file:NAME` (a file in the directory of
+    the run). `at_least` is the minimum number of lines with the mark.
     """
 
     program: Program
@@ -250,7 +250,7 @@ def judgement_of_marks(settings: EngagedSettings, on: Observed, off: Observed) -
 
 
 def marks_of(settings: EngagedSettings, seen: Observation) -> Marks:
-    """Return the lines with the mark in a run."""
+    """Return the number of lines with the mark in a run, and the first of these lines."""
     if settings.brings:
         streams = [seen.files.get(settings.brings[0], b"")]
     else:

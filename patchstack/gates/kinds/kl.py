@@ -59,9 +59,9 @@ class Limits:
 class KlSettings:
     """The comparison and its limits.
 
-    With `calibrate`, the limits of the comparison are this multiple of the noise. The noise is measured by comparing
-    the base with itself. If the noise exceeds `limits`, the gate is INVALID. `base_build` is the build that runs the
-    base (see `observe.from_build`). If it is None, the judged build runs the base.
+    If `calibrate` is set, the limits of the comparison are the noise multiplied by `calibrate`. The noise is measured
+    by comparing the base with itself. If the noise exceeds `limits`, the gate is INVALID. `base_build` is the build
+    that runs the base (see `observe.from_build`). If it is None, the judged build runs the base.
     """
 
     comparison: Comparison

@@ -113,7 +113,7 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
 def answered(count: int, *, pinned: bool) -> Complete:
     """Return a function that checks whether a run can be judged.
 
-    The server must have answered `count` prompts, each from a different slot, or the build must have caused a failure.
+    The server must have answered `count` prompts, each in a different slot, or the build must have caused a failure.
     """
 
     def complaint(seen: Observation) -> str | None:

@@ -3,7 +3,7 @@
 A test that never failed proves nothing. The test program is run from two builds: the judged build, and a build of the
 same series that has the test but not the code (`without`: the key of this build, or the directory of its programs). Red
 must be a failure of the test itself, with the exit code and the message of a failed test. A program that is missing,
-cannot start, or crashes in a different way is not a failed test. A run without tests is not a passed test.
+cannot start, or crashes without a failed assertion is not a failed test. A run without tests is not a passed test.
 
     - name: shape-trace
       kind: red-green

@@ -5,11 +5,11 @@ may define how to measure the model if a transcript changed:
 
     kl: {text: corpus.txt, context: 512, chunks: 20, build: 4b77161d29e1}
 
-Both sides run the gate's model, with the path and the switches of the changed state. The build of the reference runs
-the base. In `accept`, this is the build of the accepted prefix, otherwise `build` (written by `gate record`). A build
-that does not give the reference's transcript cannot run the base. A state that differs from another state is measured
-against the other state, on the same build. If `base` names a model and no build is set, the base is this model, and the
-result does not count as evidence. The verdict of the gate does not change.
+Both sides run the gate's model, with the compute path and the switches of the changed state. The build of the reference
+runs the base. In `accept`, this is the build of the accepted prefix, otherwise `build` (written by `gate record`). A
+build that does not give the reference's transcript cannot run the base. A state that differs from another state is
+measured against the other state, on the same build. If `base` names a model and no build is set, the base is this
+model, and the result does not count as evidence. The verdict of the gate does not change.
 """
 
 from __future__ import annotations

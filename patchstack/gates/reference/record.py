@@ -50,7 +50,9 @@ def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]
         case "backend-ops":
             found = _cases(details)
         case _:
-            raise SettingsRefused(f"a gate of kind {kind} has no reference to record", hint="edit its settings instead")
+            raise SettingsRefused(
+                f"a gate of kind {kind} has no reference to record", hint="edit the gate's settings instead"
+            )
     kept = tuple(one for one in found if one is not None)
     if not kept:
         raise NothingToRecord(

@@ -64,7 +64,7 @@ def combined(given: TokenReference | None, filed: TokenReference | None) -> Toke
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
-    """Token ids, or their digest."""
+    """The form of a setting that contains token ids or their digest."""
 
     written: str = "a list of token ids, or their SHA-256"
     option: Any = str
@@ -82,7 +82,9 @@ class TokenIds:
         found = reference_of(ids if len(ids) == len(words) else given.strip().lower())
         if isinstance(found, TokenReference):
             return found
-        raise BadValue(f"--expect {given[:80]!r} is neither token ids nor their SHA-256", hint="--expect 12,7,99")
+        raise BadValue(
+            f"--expect {given[:80]!r} is neither token ids nor their SHA-256", hint="give ids as in --expect 12,7,99"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

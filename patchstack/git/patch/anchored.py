@@ -103,7 +103,7 @@ def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
         after = list(hunk.after)
         behind = len(lines) - (at + count)
         if behind == 1 and lines[-1] == b"" and hunk.after_no_newline:
-            count += 1  # also replace the empty text after the last newline, because the new file ends without one
+            count += 1  # also replace the empty text after the last newline, because the new file has no last newline
         elif behind == 0 and not hunk.after_no_newline and count:
             after.append(b"")
         lines[at : at + count] = after

@@ -84,7 +84,7 @@ _KINDS = (b"new file mode ", b"deleted file mode ", b"rename from ")
 _LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
 
-# git checks some names more strictly: `.git…`, `git~1`, `.`, `..`, empty components. git applies patches with them.
+# git has more rules for some names: `.git…`, `git~1`, `.`, `..`, empty components. Patches with them are left to git.
 _ODD_NAME = re.compile(rb"(?i)\.git|git~|(?:^|/)\.{0,2}(?:/|\Z)|[\"\\:]")
 
 
@@ -187,7 +187,7 @@ def _quoted(text: bytes) -> list[bytes]:
 def unescaped(word: bytes) -> bytes:
     """Return a name without git's C-style quoting.
 
-    A backslash before any other character is removed.
+    If a backslash does not begin one of git's escapes, it is removed.
     """
     if b"\\" not in word:
         return word

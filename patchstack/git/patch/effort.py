@@ -15,11 +15,14 @@ MOST_LINES = 100_000
 """The maximum number of lines of a patch that this package reads itself."""
 MOST_HUNKS = 10_000
 MOST_FILES = 5_000
-"""A patch with at least this many hunks or files is applied but not analysed."""
+"""A patch with at least `MOST_HUNKS` hunks or `MOST_FILES` files is applied but not analysed."""
 
 
 A_FILE_LINE, A_PATCH_LINE = 30, 100
-"""The allowed work in nanoseconds for each line of the changed files, which git must read too, and of the patch."""
+"""The allowed work, in nanoseconds, for each line of a changed file and for each line of the patch.
+
+git must read the changed files too.
+"""
 SPARE = 60_000_000
 """The additional work that is allowed for a patch, or for a whole series, in nanoseconds."""
 
