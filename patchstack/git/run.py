@@ -25,8 +25,8 @@ class GitFailed(MissingError):
     """A required git command failed.
 
     The message consists of `failed` and git's message. If `short` is true, only the first line of git's message is
-    included. `status` is the exit status of `command`. A negative status is the signal that ended the command.
-    `complaint` is git's complete standard error.
+    included. `status` is the exit status of `command`. A negative status is the negated number of the signal that ended
+    the command. `complaint` is git's complete standard error.
     """
 
     code = "PS0315"

@@ -152,7 +152,7 @@ def test_what_is_not_here_is_named(engine: HostEngine) -> None:
     assert refused.value.hint == "install no-such-program and put it on PATH"
     with pytest.raises(MissingError, match=r"^test cannot run in /no/where: it is not a directory$"):
         ran(engine, job("true", workdir="/no/where"))
-    with pytest.raises(MissingError, match=r"^test needs /no/cuda, which is not on this machine$"):
+    with pytest.raises(MissingError, match=r"^test cannot start: /no/cuda does not exist on this machine$"):
         ran(engine, job("true", paths=(EnginePath(source="/no/cuda", target="/cuda"),)))
     with pytest.raises(PlatformUnsupported, match=r"^test is for linux/riscv64, and this machine is linux/"):
         ran(engine, job("true", platform="linux/riscv64"))

@@ -170,7 +170,7 @@ def test_a_link_to_what_a_job_may_never_see_is_refused_too(
 
 
 def test_a_path_that_is_not_there_is_named_and_not_made(engine: ContainerEngine) -> None:
-    with pytest.raises(MissingError, match=r"^the engine's machine has no /no/such, which test needs$"):
+    with pytest.raises(MissingError, match=r"^test cannot start: /no/such does not exist on the engine's machine$"):
         ran(engine, job("true", paths=(EnginePath(source="/no/such", target="/x"),)))
 
 

@@ -144,7 +144,7 @@ class ContainerEngine:
             try:
                 connection.api.inspect_volume(checked_volume(volume))
             except docker.errors.NotFound as error:
-                raise EngineRefused(f"volume {volume} does not exist at {self.endpoint.url}") from error
+                raise EngineRefused(f"cannot {doing}: the volume does not exist at {self.endpoint.url}") from error
         needed = self._needed(image, doing)
         with containers.carrier(connection, needed, volume, doing) as carrying, contextlib.ExitStack() as held:
             with connection.faults.translated(doing):
@@ -230,7 +230,7 @@ class ContainerEngine:
         if about.local:
             for path in job.paths:
                 if not Path(path.source).exists():
-                    raise GpuNotGiven(f"the engine's machine has no {path.source}, which {job.what} needs")
+                    raise GpuNotGiven(f"{job.what} cannot start: {path.source} does not exist on the engine's machine")
             followed = tuple(replace(path, source=os.path.realpath(path.source)) for path in job.paths)
             sandbox.check(replace(job, paths=followed), self.endpoint.socket)
         image = self.image(job.image, platform=job.platform) if job.platform else self._image(job.image)

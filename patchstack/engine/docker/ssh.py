@@ -2,7 +2,7 @@
 
 `ssh HOST docker system dial-stdio` connects its stdin and stdout to the engine's socket. Here, stdin and stdout are one
 end of a socket pair. The other end is an ordinary socket, which supports timeouts, half-close and close. The SDK's own
-ssh connection does not support them. It also forces port 22 for an alias of ~/.ssh/config, and lets ssh print to the
+ssh connection does not support them. It also forces port 22 for an alias from ~/.ssh/config, and lets ssh print to the
 terminal.
 """
 

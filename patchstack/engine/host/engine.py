@@ -119,7 +119,7 @@ class HostEngine:
             )
         for path in job.paths:
             if not Path(path.source).exists():
-                raise GpuNotGiven(f"{job.what} needs {path.source}, which is not on this machine")
+                raise GpuNotGiven(f"{job.what} cannot start: {path.source} does not exist on this machine")
         for volume in job.volumes:
             self._directory(volume.name).mkdir(parents=True, exist_ok=True)
         self._homes.mkdir(parents=True, exist_ok=True)

@@ -236,5 +236,5 @@ def _invalid(one: Changed, against: str, reason: str) -> Evidence:
 
 
 def _measuring(runner: Observer) -> Observer:
-    """Return an observer for measurements of the gate `kl`, which shares the observations of that gate."""
+    """Return an observer for measurements. It shares its observations with gates of kind `kl`."""
     return runner.within(replace(runner.context, kind=kl.KIND.key))
