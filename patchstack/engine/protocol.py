@@ -306,6 +306,6 @@ class BuildsImages(Protocol):
         """Build the `Dockerfile` of a directory and tag the image.
 
         `network` is the network that the build steps use (`host`, `none`). Raises `ImageMissing` if the base image is
-        not available, and `NotHeldError` if a step fails.
+        not available, and `MissingError` if a step fails.
         """
         ...

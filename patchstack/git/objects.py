@@ -391,8 +391,8 @@ class Repository:
     def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
         """Return the commit that a revision names in this repository.
 
-        Errors begin with `what`, for example pin or fork ref. Raises `MissingError` if the name is unknown or
-        ambiguous, and `UsageError` if it does not name a commit.
+        Errors begin with `what`, for example pin or fork ref. Raises `MissingError` if the name is unknown, and
+        `UsageError` if it is ambiguous or does not name a commit.
         """
         if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)
@@ -425,11 +425,11 @@ class Repository:
             )
         if "expected commit type" in complaint:
             return BadRevision(f"{what} {rev} in {self.name} is not a commit", hint="give the id of a commit")
-        hint = "fetch it there, or name another repository"
+        hint = f"run 'git -C {self.name} fetch', or name a different repository"
         if self.shallow:
-            hint = "the clone is shallow: deepen it, or name another repository"
+            hint = f"the clone is shallow: run 'git -C {self.name} fetch --unshallow', or name a different repository"
         if not re.fullmatch(r"[0-9a-f]{4,40}", rev):
-            hint = f"git -C {self.name} branch --all lists its branches"
+            hint = f"run 'git -C {self.name} branch --all' to list the branches"
         return ObjectUnreadable(f"{what} {rev} is not in {self.name}", hint=hint)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
@@ -442,7 +442,7 @@ def _not_opened(name: str, asked: Finished) -> NotARepository:
     if "dubious ownership" in complaint:
         return NotARepository(
             f"git refuses {name}: it belongs to another user",
-            hint=f"if you trust it: git config --global --add safe.directory {name}",
+            hint=f"if you trust the repository, run 'git config --global --add safe.directory {name}'",
         )
     if "not a git repository" in complaint:
         return NotARepository(f"{name} is not a git repository")

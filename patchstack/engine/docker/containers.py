@@ -114,7 +114,8 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
     `body` is the request body from `sandbox.container`, and `nonce` is the nonce in this request body.
 
     Raises `EngineLost` if the connection breaks or another process ends the container. Raises `MissingError` if the
-    image lacks the program, and `PlatformUnsupported` if the engine cannot run the image's programs.
+    image lacks the program or the working directory, and `PlatformUnsupported` if the engine cannot run the image's
+    programs.
     """
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"

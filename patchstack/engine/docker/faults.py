@@ -128,7 +128,7 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
             hint="install the nvidia-container-toolkit on the engine's machine, then restart docker there",
         )
     if found := re.search(r"bind source path does not exist: (\S+)", words):
-        return GpuNotGiven(f"the engine's machine has no {found[1]}, which the job needs")
+        return GpuNotGiven(f"the engine cannot {doing}: {found[1]} does not exist on its machine")
     if "no such image" in low:
         return ImageMissing(f"the engine cannot {doing}: {words}", hint="run 'docker pull IMAGE', or build the image")
     if re.search(r'exec: \\*"/bin/sh\\*"', low) and ("no such file" in low or "not found" in low):
@@ -154,9 +154,9 @@ def base_unavailable(words: str) -> str | None:
 
 
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
-    """Return the error, with a hint, for an engine that never answered.
+    """Return the error for an engine that never answered.
 
-    If the user did not choose an engine, the hint also mentions `--engine host`.
+    If the user did not choose an engine, the hint of the error mentions `--engine host`.
     """
     found = _unavailable(endpoint, error, complaint)
     if endpoint.spec == "docker":

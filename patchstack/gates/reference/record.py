@@ -37,7 +37,7 @@ class RecordedReference:
 
 
 def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]:
-    """Return the new references that a judgement contains.
+    """Return the references that a judgement contains.
 
     Raises `UsageError` for a kind without references, and `NotHeldError` if the gate gave no usable result.
     """

@@ -18,7 +18,7 @@ _PATCH_TAG = re.compile(r"\s*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
 class PatchMail:
     """The header of a patch file.
 
-    `commit` is the id in the `From` line. It is None if the id is missing or consists of zeros. `subject` is the
+    `commit` is the id in the `From` line. It is None if the id is missing or contains only zeros. `subject` is the
     subject of the commit without `[PATCH n/m]`. It is empty if the file has no mail header.
     """
 

@@ -153,7 +153,12 @@ def test_toolkits_and_models_may_be_seen(source: str) -> None:
             GpuNotGiven,
             "the engine has no GPU runtime",
         ),
-        (400, "invalid mount config: bind source path does not exist: /opt/cuda", GpuNotGiven, "has no /opt/cuda"),
+        (
+            400,
+            "invalid mount config: bind source path does not exist: /opt/cuda",
+            GpuNotGiven,
+            "/opt/cuda does not exist",
+        ),
         (404, "No such image: x:1", ImageMissing, "No such image"),
         (
             400,

@@ -116,7 +116,8 @@ def test_a_shallow_upstream_without_the_pin_is_told_so(fork: Fork, run_cli: RunC
     ran = run_cli("verify", *from_there(fork, shallow, shallow))
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr.startswith(
-        f"error: pin {fork.pin} is not in {shallow}\n\nhint: the clone is shallow: deepen it, or"
+        f"error: pin {fork.pin} is not in {shallow}\n\n"
+        f"hint: the clone is shallow: run 'git -C {shallow} fetch --unshallow', or"
     )
 
 
