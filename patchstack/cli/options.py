@@ -171,8 +171,8 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
         from patchstack.causes import JobRefused
 
         raise JobRefused(
-            "code from a change is not run on this machine: the engine host has no sandbox",
-            hint="use --engine docker; or --engine host, if this machine may run untrusted code",
+            "the engine 'host' has no sandbox, so it does not run code from a proposed change",
+            hint="use --engine docker, or use --engine host if this machine may run untrusted code",
         )
     if named == "host" and (os.environ.get("CI") or (workspace is not None and workspace.policy is not None)):
         from patchstack.engine.host.apart import NOT_APART, apart

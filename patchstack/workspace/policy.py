@@ -66,8 +66,8 @@ def refuse_outside(path: Path, root: Path, what: str) -> None:
 def leads_out(path: Path, root: Path) -> bool:
     """Return whether a path is outside the directory `root` or in a `.git` directory.
 
-    Symbolic links are followed. A link loop counts as outside. So does `.git`, because the git configuration of a
-    checkout may contain a token.
+    Symbolic links are followed. A link loop counts as outside. A `.git` directory is refused, because the git
+    configuration of a checkout may contain a token.
     """
     inside, within = os.path.realpath(root), os.path.realpath(path)
     below = Path(os.path.relpath(within, inside)).parts

@@ -46,7 +46,10 @@ _UNUSED = re.compile(r"Manually-specified variables were not used by the project
 
 
 class NotJudged(PatchstackError):
-    """A build ended without a result: a limit on time was reached, memory ran out, or the log has no known error."""
+    """A build ended without a result.
+
+    It reached its time limit, ran out of memory, or failed with an error that patchstack does not recognise.
+    """
 
     code = "PS0607"
     exit_code = Exit.INVALID

@@ -2,12 +2,13 @@
 
 Without this gate, a comparison of on and off may compare a code path with itself, because a misspelt switch changes
 nothing. The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of the
-run's directory. Both runs must be complete, because a missing line may have been lost.
+run's directory. Both runs must be complete, because a missing line may have been lost. To run a different program, use
+`program:` and `args:` instead of `model:` and `prompt:`.
 
     - name: mmq-trace
       kind: engaged
-      model: q36-35b               # with a prompt: llama-completion, or llama-server; or program: and args:
-      prompt: The capital of France is
+      model: q36-35b
+      prompt: The capital of France is  # runs llama-completion, or llama-server with server: true
       on: {LLAMA_MOE_MMQ_SHAPE_TRACE: 4}
       mark: '^\\[LLAMA_MOE_MMQ_SHAPE\\] '
       server: false

@@ -95,7 +95,7 @@ class Trace:
 
     @property
     def name(self) -> str:
-        """The name of the trace."""
+        """The name of the trace, as in its format."""
         return self.format.name
 
     @property

@@ -344,7 +344,7 @@ def test_the_host_is_refused_unless_the_command_line_names_it(fork: Fork, tmp_pa
     (tmp_path / "trusted.yaml").write_text(text(fork) + "engine: host\n")
     ran = run_cli("build", "--policy-from", "trusted.yaml", "--variant", "cpu")
     assert ran.code == 2
-    assert "code from a change is not run on this machine" in ran.stderr
+    assert "does not run code from a proposed change" in ran.stderr
 
 
 def test_every_kind_of_change_is_told_by_its_key() -> None:
