@@ -40,11 +40,12 @@ def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, 
 def difference(
     sequences: int, tokens: tuple[int, int], shorter: Sequence[float], longer: Sequence[float]
 ) -> Difference:
-    """Return the rate from the times of repeated runs, in seconds.
+    """Return the rate in tokens per second, from the times of repeated runs.
 
-    `shorter` contains the times for g1, and `longer` contains the times for g2. The result is INVALID if T2 − T1 is
-    less than `LEAST` times its standard error. Raises `ValueError` if a length has fewer than two times, because the
-    noise is then unknown. Also raises `ValueError` if a time is not positive.
+    All times are in seconds. `tokens` is (g1, g2). `shorter` contains the times for g1 tokens, with the mean T1.
+    `longer` contains the times for g2 tokens, with the mean T2. The result is INVALID if T2 − T1 is less than `LEAST`
+    times its standard error. Raises `ValueError` if a length has fewer than two times, because the noise is then
+    unknown. Also raises `ValueError` if a time is not positive.
     """
     if min(len(shorter), len(longer)) < 2:
         raise ValueError("each length needs at least two runs to measure the noise")

@@ -92,7 +92,9 @@ def read_imatrix(path: Path, model: Model) -> Routing:
     if header.keys.get("general.type") != "imatrix":
         raise ModelFileUnreadable(f"{path} is not an imatrix", hint="create one with llama-imatrix -o FILE.gguf")
     if not uniform.experts:
-        raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} cannot be used")
+        raise ModelFileUnreadable(
+            f"{path.name} cannot be used: {model.path} has no experts", hint="omit --imatrix for a dense model"
+        )
     names = {one.name for one in model.tensors}
     shares: dict[int, tuple[float, ...]] = {}
     for one in header.tensors:

@@ -146,7 +146,7 @@ def read_model(path: Path) -> Model:
         )
     if number != 0 or int(match[2]) != 1:
         raise ModelFileUnreadable(
-            f"{path.name} is shard {(number or 0) + 1} of {count}",
+            f"cannot read the model from {path.name}: it is shard {(number or 0) + 1} of {count}",
             hint=f"give the first shard: {match[1]}-00001-of-{count:05d}.gguf",
         )
     if count > 10_000:

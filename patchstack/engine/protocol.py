@@ -30,7 +30,7 @@ class EngineUnavailable(MissingError):
 
 
 class EngineLost(MissingError):
-    """The connection to the engine was lost after the engine had answered."""
+    """The engine stopped responding after its first answer, or lost a job."""
 
     code = "PS0513"
 

@@ -31,7 +31,10 @@ def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Pro
         yield programs
         return
     if not loaded.borrowable(name, programs.names()):
-        raise NotInBuild(f"{name} of the other build does not run with the libraries of this one")
+        raise NotInBuild(
+            f"{name} of the other build cannot run with the libraries of this build",
+            hint="build both with the same variant, with shared libraries",
+        )
     with TemporaryDirectory(prefix="patchstack-") as directory:
         place = Path(directory) / "bin"
         place.mkdir()

@@ -80,7 +80,7 @@ class Replay:
     def judged_with(self, program: str, judge: Programs) -> Replay:
         theirs = self.builds.named(judge)
         if program not in theirs or not self.borrows:
-            raise NotInBuild(f"{program} of the other build did not run with the libraries of this one")
+            raise NotInBuild(f"{program} of the other build could not run with the libraries of this build")
         files = {**self.files, program: theirs[program]}
         return replace(self, files=files, context=replace(self.context, reference=None, judge=None))
 

@@ -44,8 +44,8 @@ class OperatorSettings:
     """The settings of the gate.
 
     `ops` are names for `-o`: operators (also those that patches add), or full names of cases. `expected` is the minimum
-    number of cases that must run. `cases` are the cases that must run. The first `alone_cases` failing cases are each
-    run `alone` times on their own. Inputs are random, so a failure rate is more informative than one failure.
+    number of cases. `cases` are the cases that must run. If cases fail, the gate runs each of the first `alone_cases`
+    of them separately, `alone` times. Inputs are random, so a failure rate is more informative than one failure.
     """
 
     backend: str

@@ -1,6 +1,6 @@
 """Define the data types for the result of reading a log.
 
-The result contains counts of records, summaries, and llama.cpp's own figures.
+The result contains the number of records, the summaries, and the figures that llama.cpp itself logged.
 """
 
 from __future__ import annotations

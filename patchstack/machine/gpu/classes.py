@@ -68,7 +68,7 @@ _NO_DIGESTS = "transcript digests and op totals from a GB10 are not valid here; 
 
 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
-    """Return, as sentences, what results of a GPU class prove about a GB10.
+    """Return sentences that say what a test on a GPU class proves about a GB10.
 
     The most important sentence is first. Only compute capability 12.x has the FP4 kernels. Source:
     `BLACKWELL_MMA_AVAILABLE` in ggml-cuda/common.cuh.

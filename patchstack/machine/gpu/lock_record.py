@@ -188,9 +188,9 @@ def read_owner(text: str) -> tuple[Owner, Sign] | None:
 def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, unchanged: float = 0.0) -> Holder:
     """Determine the state of a lock from its owner file.
 
-    `tokens` are the tokens of locks that this process has. If the owner's process can be inspected, the owner is alive
-    if and only if this process exists, whatever the age of the heartbeat. Otherwise, the owner is gone after `stale`
-    seconds without a heartbeat. `unchanged` is how long the caller has seen the same file content, in seconds.
+    `tokens` are the tokens of the locks that the calling process has. If the owner's process can be inspected, the age
+    of the heartbeat is ignored: the owner is alive as long as its process exists. Otherwise, the owner is gone after
+    `stale` seconds without a heartbeat. `unchanged` is how long the caller has seen the same file content, in seconds.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:
         words = "free" if file.text is None else f"free ({' '.join(file.text.split())[:120]})"

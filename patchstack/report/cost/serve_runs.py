@@ -130,8 +130,8 @@ def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> It
 def _one_by_one(one: Answer) -> bool:
     """Return whether the decode time of a request can be computed.
 
-    Each chunk must have one token. Otherwise, the time between the first and the last chunk does not include all
-    tokens.
+    There must be at least two chunks, each with one token, and the length of the prompt must be known. If a chunk has
+    several tokens, it is unknown how many were generated between the first and the last chunk.
     """
     return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
 

@@ -66,8 +66,8 @@ class _Step:
 class _Contents:
     """A cache of the lines of recently used files.
 
-    All patches on one tree share the effort limit of `pool`. The cache also records the old content and the diff from
-    which each new content was made.
+    `pool` is the additional work for placing hunks that all patches on one tree share. The cache also records, for each
+    new content, the old content and the diff that produced it.
     """
 
     LIMIT = 300_000_000  # approximate limit in bytes

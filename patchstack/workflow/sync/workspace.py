@@ -66,7 +66,7 @@ class SyncWorkspace:
     def clear(self) -> None:
         """Remove the files of the sync.
 
-        The state is removed first, so that files left by an interrupted run do not belong to any sync.
+        The state is removed first. If the removal is interrupted, the remaining files do not belong to any sync.
         """
         (self.directory / FILE_NAME).unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
