@@ -127,12 +127,14 @@ def _parsed(mail: bytes) -> Mail:
     if len(mail) <= _LONG:
         return parser.parsebytes(mail)
     head = _HEAD.match(mail)
-    last = _LAST_FROM.search(mail, 0, head.end()) if head else None
-    end = last.start(1) if last else head.end() if head else 0
+    end = head.end() if head else 0
+    last = _LAST_FROM.search(mail, 0, end)
+    begin = last.start(1) if last else end
     blank = _BLANK.match(mail, end)
-    parsed = parser.parsebytes(mail[:end] + b"\n")
+    parsed = parser.parsebytes(mail[:begin] + b"\n")
     if parsed.get_content_maintype() not in ("multipart", "message"):
-        parsed.set_payload(mail[blank.end() if blank else end :].decode("ascii", "surrogateescape"))
+        body = mail[begin:end] + mail[blank.end() if blank else end :]
+        parsed.set_payload(body.decode("ascii", "surrogateescape"))
     return parsed
 
 

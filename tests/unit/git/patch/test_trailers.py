@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from patchstack.git.patch import trailers
@@ -159,6 +159,7 @@ _MAIL_PARTS = st.sampled_from(
     st.lists(st.tuples(_MAIL_PARTS, st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r"])), max_size=12),
     st.booleans(),
 )
+@example([(b"From x", b"\n"), (b"", b"\r")], True)
 def test_a_long_mail_is_read_like_a_short_one(lines: list[tuple[bytes, bytes]], subject: bool) -> None:
     mail = (b"Subject: y\n" if subject else b"") + b"".join(text + end for text, end in lines)
     expected = read_message(mail)
