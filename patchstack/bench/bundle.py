@@ -1,8 +1,8 @@
 """Pack a comparison with all its runs into one file.
 
-The file can be moved to a different machine, or stored as evidence. It is a `patchstack.comparison/1` document. A
-reader judges the comparison again from the outputs in the file. The key of every run must match its ingredients, and
-the key of every build must match its inputs.
+The file can be moved to a different machine, or stored as evidence. It is a `patchstack.comparison/1` document. After
+`unpack`, the comparison can be judged again from the outputs of its runs. `unpack` rejects the file if the key of a run
+does not match the run's ingredients, or if the key of a build does not match the build's inputs.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
 def unpack(content: bytes, comparisons: Path, observations: Observations) -> Path:
     """Store a packed comparison with its runs under `comparisons`. Return its directory.
 
-    If the comparison already exists there, only missing runs are added. Raises `ConfigError` if the content is not a
-    comparison, was changed, or contradicts the stored comparison.
+    If the comparison already exists there, only missing pairs and runs are added. Raises `ConfigError` if the content
+    is not a comparison, was changed, or contradicts the stored comparison.
     """
     try:
         bundle = msgspec.json.decode(content, type=Bundle)
@@ -122,8 +122,8 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 def _record(run: BundledRun, plan: Plan) -> Record:
     """Return the record of a packed run.
 
-    Raises `ConfigError` if the run is damaged or does not belong to the comparison. Otherwise, a record that does not
-    belong to it could be used by a gate.
+    Raises `ConfigError` if the run is damaged or does not belong to the comparison. Without this check, a changed file
+    could store a record that a gate would use as its own.
     """
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
@@ -140,7 +140,7 @@ def _record(run: BundledRun, plan: Plan) -> Record:
 def read_packed(file: Path) -> bytes:
     """Return the uncompressed content of a file that `bench pack` wrote.
 
-    Raises `MissingError` if the file cannot be read, and `ConfigError` if it is not a gzip file or is too large.
+    Raises `MissingError` if the file cannot be read, and `ConfigError` if it is damaged, too large, or not a gzip file.
     """
     try:
         with gzip.open(file) as stream:
@@ -155,8 +155,10 @@ def read_packed(file: Path) -> bytes:
 
 
 def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the build inputs that were unpacked with a comparison, by build key. Inputs that do not match their key
-    are skipped."""
+    """Return the build inputs that were unpacked with a comparison, by build key.
+
+    Inputs that do not match their key are skipped. Returns no inputs if their file is missing or damaged.
+    """
     try:
         found = msgspec.json.decode((directory / BUILDS).read_bytes(), type=dict[str, dict[str, Any]])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):

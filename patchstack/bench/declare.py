@@ -1,4 +1,4 @@
-"""Find a workload by name: in `patchstack.yaml`, among the presets, or from a kind and command-line settings."""
+"""Find a workload in `patchstack.yaml`, or make one from a preset or kind and the settings on the command line."""
 
 from __future__ import annotations
 
@@ -59,11 +59,12 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
 
 
 def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None, settings: Sequence[str]) -> Declared:
-    """Return the workload `name`: a workload of the workspace, or a preset or kind with `settings` (NAME=VALUE).
+    """Return the workload of the workspace with this name, or make one from the preset or kind with this name.
 
-    `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the name or a setting is
-    unknown. Also raises `UsageError` if settings are given for a workload of the workspace, because these can be
-    changed only in `patchstack.yaml`.
+    The name `serve:METRIC` selects the kind `serve` with this `metric`. `settings` (NAME=VALUE) and `model` are only
+    for a preset or kind. `model` is a file, or the name of one of the workspace's models. Raises `UsageError` if the
+    name or a setting is unknown, or if a required setting is missing. Also raises `UsageError` if `settings` or `model`
+    is given for a workload of the workspace, which can be changed only in `patchstack.yaml`.
     """
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:

@@ -19,8 +19,9 @@ LEAST = 5
 class Difference:
     """The result of the difference method.
 
-    `rate` is in tokens per second. It is 0 if the longer runs did not take more time. `seconds` is T2 − T1, and `noise`
-    is its standard error in seconds. `problem` is the reason why the result is INVALID; empty if it is valid.
+    `rate` is in tokens per second. It is 0 if the longer runs did not take more time. `seconds` is the mean time of the
+    longer runs minus the mean time of the shorter runs. `noise` is the standard error of `seconds`. `problem` is the
+    reason why the result is INVALID; empty if it is valid.
     """
 
     rate: float
@@ -30,7 +31,11 @@ class Difference:
 
 
 def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, float]) -> float:
-    """Return n·(g2 − g1)/(T2 − T1) in tokens per second. Raises `ValueError` unless both differences are above 0."""
+    """Return the rate between a shorter and a longer run, in tokens per second.
+
+    `tokens` is (g1, g2), the numbers of tokens for each sequence. `seconds` is (T1, T2), the times of the runs. With n
+    sequences, the rate is n·(g2 − g1)/(T2 − T1). Raises `ValueError` unless n and both differences are above 0.
+    """
     (g1, g2), (t1, t2) = tokens, seconds
     if sequences < 1 or g2 <= g1 or not t2 > t1:
         raise ValueError("the longer run must have more tokens and take longer")

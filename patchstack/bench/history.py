@@ -1,4 +1,7 @@
-"""Store the reference runs of machines in one SQLite file of the cache. No verdict depends on this file."""
+"""Store the reference runs of machines in one SQLite file of the cache.
+
+A finished comparison is judged without this file: the record of each pair contains the machine's usual clock.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 SLOWER = 0.05
 """A drop is reported if the median speed falls by more than this share."""
 _LEAST = 3
-"""The minimum number of runs before and after a drop."""
+"""The minimum number of runs before a drop, and also after it."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS reference_runs (
     at TEXT NOT NULL, machine TEXT NOT NULL, what TEXT NOT NULL, speed REAL NOT NULL, clock REAL, power REAL,
@@ -50,7 +53,11 @@ class ReferenceRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A drop in the speed of a machine. `since` is the first slower run. `before` and `after` are the median speeds."""
+    """A drop in the speed of a machine.
+
+    `since` is the first slower run. `before` is the median speed of the runs before it. `after` is the median speed of
+    `since` and all later runs.
+    """
 
     since: ReferenceRun
     before: float
@@ -73,9 +80,10 @@ def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
 
 
 def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
-    """Return the runs in chronological order, only those of `machine` if it is given.
+    """Return the runs in chronological order.
 
-    Return no runs if the file does not exist. Raises `MissingError` if the file is damaged.
+    If `machine` is given, return only the runs of this machine. Return no runs if the file does not exist. Raises
+    `MissingError` if the file is damaged.
     """
     if not file.is_file():
         return ()
@@ -87,8 +95,10 @@ def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
 
 
 def usual_clock(runs: Sequence[ReferenceRun]) -> float | None:
-    """Return the median clock of a machine's runs under load, in MHz. Return None if fewer than six runs have a
-    clock."""
+    """Return the usual GPU clock of a machine in MHz: the median over its reference runs.
+
+    Return None if fewer than six of the runs have a clock.
+    """
     clocks = [run.clock for run in runs if run.clock is not None]
     return median(clocks) if len(clocks) >= 2 * _LEAST else None
 

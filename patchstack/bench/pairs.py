@@ -178,7 +178,8 @@ def salt(plan: Plan, number: int, slot: str) -> str:
 def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> tuple[PairRun, ...]:
     """Read the finished pairs in order, from their records and observations. No program is run.
 
-    Raises `NotJudged` if a run is missing, was changed, or does not belong to the plan.
+    Raises `NotJudged` if a run is missing, was changed, does not belong to the plan, or cannot be used. Also raises the
+    errors of `read_record`.
     """
     found: list[PairRun] = []
     loaded: dict[str, object] = {}
@@ -246,7 +247,11 @@ def _pair_run(plan: Plan, record: PairRecord, found: Mapping[str, Figures]) -> P
 
 
 def reference_speed(workload: Workload, figures: Figures) -> float:
-    """Return the speed of a reference run, the geometric mean of its primary rows. A larger value is faster."""
+    """Return the speed of a reference run. A larger value is faster.
+
+    The speed is the geometric mean of the primary rows, or its reciprocal if lower figures are better. All rows are
+    used if the run has no primary row.
+    """
     from fnmatch import fnmatchcase
 
     patterns = KINDS[workload.kind]().primary(workload)
@@ -271,7 +276,7 @@ def _observed(
     read, judge_run = KINDS[workload.kind]().read, program.complete()
 
     def complete(seen: Observation) -> str | None:
-        """Return the reason why a run must be repeated. Return None if the run can be judged.
+        """Return the reason why a run must be repeated. Return None if it need not be repeated.
 
         Unusable figures are a reason only if the exit status is 0.
         """

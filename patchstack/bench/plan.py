@@ -45,10 +45,10 @@ class PlanRow(Part, frozen=True, kw_only=True):
 class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
     """A planned comparison.
 
-    `comparison` is the name of the plan, the digest of all other fields. `seed` determines the coins. If `reference` is
-    not null, its programs run `reference_workload` before each run of a side. `reference_within` is
-    the largest allowed relative difference between the two reference runs of a pair. `kind` is the workload's kind with
-    its version. `noise` is true if a side is compared with itself. `unplanned` describes decisions that were made after
+    `comparison` is the name of the plan, the start of the digest of all other fields. `seed` determines the coins. If
+    `reference` is not null, its programs run `reference_workload` before each run of a side. `reference_within` is the
+    largest allowed relative difference between the two reference runs of a pair. `kind` is the workload's kind with its
+    version. `noise` is true if a side is compared with itself. `unplanned` describes decisions that were made after
     runs were seen; it is empty if there are none.
     """
 

@@ -134,8 +134,11 @@ def term_problem(plan: Plan, term: BenchTerm) -> str | None:
 
 
 def same_workload(ran: Workload, declared: Workload) -> bool:
-    """Return whether the workload of a comparison is the declared workload. Models are compared by digest, not by
-    path."""
+    """Return whether the workload of a comparison is the declared workload.
+
+    Models are compared by name and digest, not by path. A model that is declared without a digest is compared only by
+    name.
+    """
     if len(ran.models) != len(declared.models):
         return False
     for one, other in zip(ran.models, declared.models, strict=True):

@@ -74,7 +74,10 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[Callable[[], Watched | None]]:
-        """Sample until the end of the block. Yield a function that returns the summary after the block."""
+        """Sample until the end of the block. Yield a function that returns the summary of the samples.
+
+        The function is called after the block. It returns None if nothing is sampled.
+        """
         if self.ask is None:
             yield lambda: None
             return

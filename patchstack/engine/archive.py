@@ -135,8 +135,8 @@ def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, .
 
     The output of a build is untrusted, so nothing is written outside `into`. Only regular files, directories, and
     symbolic links to a name in the same directory are allowed. Raises `MissingError` for any other entry, for an
-    absolute path, for a path with `..`, and for a stream that exceeds the bounds. Only one block is in memory at a
-    time.
+    absolute path, for a path with `..`, and for a stream that is incomplete or exceeds the bounds. Only one block is in
+    memory at a time.
     """
     try:
         return _unpacked(stream, into, bounds)

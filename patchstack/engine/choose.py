@@ -16,7 +16,8 @@ def open_engine(spec: str, *, root: Path) -> Engine:
 
     `spec` is `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH` or `tcp://HOST:PORT`. `root`
     is the directory for the volumes of the host engine. Raises `UsageError` for any other spec and for an unknown
-    docker context, and `MissingError` if the docker package is not installed.
+    docker context, `ConfigError` if docker's configuration cannot be read, and `MissingError` if the docker package is
+    not installed.
     """
     if spec == "host":
         return HostEngine(root)

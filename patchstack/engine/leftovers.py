@@ -31,8 +31,8 @@ def sweep(engine: Engine, what: str) -> None:
 
     `what` is a regular expression for the beginning of the volumes' names.
 
-    If it is unknown whether the process of a volume has ended, the volume is removed after five days. Volumes of
-    earlier versions are then not removed, because their names contain no time. To remove them, use `docker volume rm`.
+    If it is unknown whether the process of a volume has ended, the volume is removed after five days. Such a
+    volume of an earlier version is kept, because its name contains no time. To remove it, use `docker volume rm`.
     """
     own = re.compile(rf"(?:{what}){_OWNER}")
     for name in engine.volumes():

@@ -69,8 +69,8 @@ printf '\\036patchstack %s %s %s\\n' "$nonce" "$code" "$killed"
 """
 """The script for `/bin/sh -c` as process 1 of a container, with the lifeline as stdin.
 
-Its arguments are a nonce, the working directory, the names of the variables to unset, and the job. It ends when the job
-is over or the lifeline is cut. It then prints the outcome in a trailer, and the container ends.
+Its arguments are a nonce, the working directory, the names of the variables to unset, and the job's command. When the
+job is over or the lifeline is cut, the script prints the outcome in a trailer. Then the script and the container end.
 
 The exit code of the job goes through a file whose first block is allocated in advance, because a job may fill /tmp. The
 script uses only builtins of the shell, so the image needs no other program. The job starts with SIGINT and SIGQUIT
@@ -109,7 +109,7 @@ class Ended:
 
 
 class Trailer:
-    """Removes the trailer from the end of a container's output.
+    """Removes the trailer, which is the last message of process 1, from a container's output.
 
     Output without a trailer is incomplete.
     """

@@ -222,7 +222,7 @@ class Engine(Protocol):
     def run(self, job: Job, output: Output) -> Outcome:
         """Run a job until it ends.
 
-        If an exception (including Ctrl-C) is raised, or if this process dies, the job and all its processes are ended.
+        If an exception (including Ctrl-C) is raised, or if patchstack dies, the job and all its processes are ended.
 
         Raises `ImageMissing`, `PlatformUnsupported` or `UsageError` if the job cannot start, and `MissingError` if the
         program, the working directory or one of the paths does not exist.
@@ -281,7 +281,7 @@ class RunsServers(Protocol):
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
         """Start a job, and end it at the end of the `with` block.
 
-        All processes of the job are ended. They are also ended when this process dies.
+        All processes of the job are ended. They are also ended if patchstack dies.
 
         `beside` is a running job of this engine. The new job shares only the loopback interface of that job. `output`
         may be called from a different thread. Raises the errors of `Engine.run`.

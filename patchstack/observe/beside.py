@@ -1,7 +1,7 @@
 """Run the client of a server next to the server, as two jobs of one engine.
 
 The jobs share only a loopback interface. They can use different images, so the server's image need not contain the
-client. Each job has its own lifeline, so both end if this process dies.
+client. Each job has its own lifeline, so both end if patchstack dies.
 """
 
 from __future__ import annotations

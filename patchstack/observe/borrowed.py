@@ -19,10 +19,11 @@ from patchstack.observe.layout import Programs
 
 @contextlib.contextmanager
 def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Programs]:
-    """Yield a build in which one program is replaced by the same program from a different build.
+    """Yield `programs`, with the program `name` replaced by the one from the build `other`.
 
-    The files exist only during the `with` block. Raises `MissingError` if the other build lacks the program, or if the
-    program cannot run here. It cannot run if its libraries are linked statically, or if this build lacks one of them.
+    If the program is the same in both builds, `programs` is yielded unchanged. Otherwise, the files exist only during
+    the `with` block. Raises `MissingError` if `other` lacks the program, or if the program cannot run in `programs`. It
+    cannot run if its libraries are linked statically, or if `programs` lacks one of them.
     """
     if name not in other.names():
         raise NotInBuild(f"{name} is not in the other build")

@@ -143,9 +143,9 @@ class Values:
         return setting.name in self._chosen
 
     def complain(self, name: str, text: str) -> None:
-        """Complain about a setting, unless it already has a complaint.
+        """Complain about a setting. If the name is empty, complain about the whole entry.
 
-        If the name is empty, the complaint is about the whole entry.
+        Nothing is added if `missing`, or the reading of the value, has already complained about the setting.
         """
         if name not in self._complained:
             self._complain(name or None, text)

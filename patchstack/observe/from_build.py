@@ -63,9 +63,9 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
 
 
 def read_build(node: Node, key: str, *, required: bool = False) -> str | None:
-    """Read the name of a build from a suite.
+    """Read the name of a build from a suite. Return None if it is missing or not a string.
 
-    A key is returned unchanged. The path of a directory is relative to the directory of the workspace file.
+    A key is returned unchanged. Any other name is read as a path, relative to the directory of the workspace file.
     """
     text = node.text(key, required=required)
     return text if text is None or _KEY.match(text) else located(text, node.path.parent)

@@ -154,7 +154,10 @@ def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str
 
 
 def run_entries(invocation: Invocation) -> Iterator[Entry]:
-    """Yield the files of one run: its inputs, and empty directories for its output."""
+    """Yield the files of one run: its inputs, and empty directories for its output.
+
+    Raises `UsageError` if the name of an input or output is not a valid file name.
+    """
     for directory in ("run", "run/inputs", "run/work", "run/out", "run/out/files"):
         yield Entry(path=directory)
     for name in (*invocation.inputs, *invocation.keeps, *invocation.brings):

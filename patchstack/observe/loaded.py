@@ -29,7 +29,7 @@ _PIECE = 1 << 22
 
 
 class LoadedFiles:
-    """The files in a directory of programs. Each file is read once.
+    """The files in a directory of programs. The digest of each file is computed once.
 
     `stamps` are the build keys that the programs may contain.
     """

@@ -37,7 +37,7 @@ class Model:
 class Invocation:
     """A run of one of a build's programs.
 
-    `program` is its name below `bin/`. In `args`, these placeholders are replaced by paths of the job:
+    `program` is the program's name below `bin/`. In `args`, these placeholders are replaced by paths of the job:
 
     - `{model:NAME}`: a model of `models`;
     - `{input:NAME}`: a file of `inputs`;
@@ -49,7 +49,8 @@ class Invocation:
     become part of the observation. With `beside`, the program is a server that runs until its client ends. If the
     client only sends requests, `requests` lists them in order; the key then contains the requests and not the client.
     `seconds` limits the wall time of the whole run. `output` is the maximum number of bytes that the program may write
-    to one stream; a program that exceeds it is ended.
+    to one stream; a program that exceeds it is ended. It does not apply to a run with `keeps`, or to a server without
+    `requests`.
     """
 
     what: str

@@ -1,7 +1,7 @@
 """Judge a gate again from records alone. No program is run.
 
-A record is used for an invocation if it matches the invocation, and if every file that its program may have loaded is a
-file of the given build. The record also names the machine, but the machine cannot be checked here.
+A record is used for an invocation if it matches the invocation, and if the given build contains every file that the
+recorded program may have loaded. The record also names the machine, but the machine cannot be checked here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RecordedBuilds:
     files: Mapping[str, Mapping[str, str]]
 
     def named(self, build: str | Programs) -> Mapping[str, str]:
-        """Return the files of a build, by name. Raises `MissingError` if they are not recorded."""
+        """Return the files of a build with their digests. Raises `MissingError` if the files are not recorded."""
         if isinstance(build, Programs):
             names = [build.key or str(build.directory)]
         else:

@@ -268,7 +268,7 @@ def _digests(invocation: Invocation) -> dict[str, str]:
 
 
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
-    """Return why a run cannot be judged, for reasons that apply to any program. Return None if there is none."""
+    """Return why a run cannot be judged, for reasons that apply to any program. Return None if no reason applies."""
     if seen.ending is Ending.TIMED_OUT:
         return f"it took over {invocation.seconds:g} s and was ended"
     if seen.ending is Ending.OUT_OF_MEMORY:

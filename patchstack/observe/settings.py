@@ -52,7 +52,7 @@ def merged(*parts: Environment) -> dict[str, str]:
 
 
 def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int:
-    """Return a whole number from `least` to `most`. Return the default after a complaint."""
+    """Read a whole number from `least` to `most`. Return the default if it is missing, or after a complaint."""
     if _zero(node.node.get(key)):
         node.used.append(key)
         value = 0
@@ -65,7 +65,11 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
 
 
 def _zero(value: object) -> bool:
-    """Return whether a value was written as `0`. ruamel returns `0` and `007` as numbers with a width."""
+    """Return whether a value was written as the single digit `0`.
+
+    ruamel does not return an `int` for `0` or for a number with leading zeros, but a subclass that stores the number of
+    digits in `_width`.
+    """
     return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
@@ -103,7 +107,7 @@ def pattern_problem(text: str) -> str | None:
 
 
 def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:
-    """Return a model of the workspace, by name. Return a model without a path after a complaint."""
+    """Read the name of a model, and return this model. Return a model without a path after a complaint."""
     name = node.text(key, required=True)
     if name is None:
         return Model(name="", path="")
@@ -123,7 +127,10 @@ def unknown_model(name: str, models: Iterable[str]) -> str:
 
 
 def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tuple[tuple[str, ...], tuple[Model, ...]]:
-    """Return a list of arguments, and the models that they refer to as `{model:NAME}`."""
+    """Read a list of arguments. Return the arguments, and the models that they refer to as `{model:NAME}`.
+
+    Unknown models are omitted after a complaint.
+    """
     args = node.texts(key) or ()
     named = models_named(args)
     for name in named:

@@ -37,7 +37,8 @@ echo "$?" >"$run/out/code"
 for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 """
 
-# A server's output is written to files, too. Its size is limited, and core dumps are disabled.
+# A server's output is written to files, too. `$1` limits their size (`unlimited` for a server that a client measures).
+# Core dumps are disabled.
 _SERVE = """
 ulimit -c 0
 ulimit -f "$1"
@@ -147,7 +148,11 @@ class Station:
     def _client(
         self, invocation: Invocation, beside: Beside, engine: Engine, server: Running, image: str | None
     ) -> ClientResult | None:
-        """Run the client. Return None if the server ended before it listened, or if it did not listen in time."""
+        """Run the client. Return None if the server ended before it listened.
+
+        If the server does not listen in time, return None for a client that only sends requests, and otherwise raise
+        `ServingFailed`.
+        """
         seconds = invocation.seconds / 2 if invocation.requests else invocation.seconds
         address = listens_at(server, isolated=self.about.isolated, seconds=seconds)
         if address is not None:

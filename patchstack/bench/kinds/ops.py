@@ -52,8 +52,10 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the total time of all cases in microseconds, or the reason why the output cannot be used. A skipped
-    backend prints no cases."""
+    """Return the total time of all cases in microseconds, or the reason why the output cannot be used.
+
+    The number of cases is checked, because a skipped backend prints no cases.
+    """
     times: dict[str, float] = {}
     for line in all_lines_of(seen.stdout):
         if case := _CASE.match(line):

@@ -107,7 +107,7 @@ CLIENT_IMAGE = Setting[str](
 
 
 def make(name: str, values: Values) -> Workload:
-    """Return the workload that the settings describe."""
+    """Return the workload that the settings describe. Complain if the rate does not fit the arrivals."""
     model, own, env, streams = values[MODEL], values[ARGS], values[ENV], values[CONCURRENCY]
     arrivals, rate = values[ARRIVALS], values[RATE]
     if (arrivals in (POISSON, CONSTANT)) is not (rate > 0):

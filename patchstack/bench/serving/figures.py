@@ -28,7 +28,7 @@ LAG_MS = 2.0
 LAG_OF_GAP = 0.1
 LAG_MOST_MS = 4.0
 """The limit for the client's lag at p99 is a tenth of the median gap between tokens, but at least 2 ms and at most
-4 ms. So the error of a time is at most 5 ms at p99, even if the tokens are slow."""
+4 ms. In tests with these limits, the error of a measured time was at most 5 ms at p99, even with slow tokens."""
 LAG_MEDIAN_MS = 1.5
 FULL_CORE = 0.95
 _NAMED = 5
@@ -40,9 +40,9 @@ class LoadTerms:
     """The inputs of the figures, apart from the record.
 
     `arrivals` is the kind of arrivals. `concurrency` is the maximum number of requests in flight; 0 means no limit.
-    `prefix` is the shared prefix of the prompts in tokens. `slo` contains the goodput limits in ms. `compared` is true
-    if the run belongs to a comparison. In such a run, no request may fail. The server's counters must agree with the
-    client's sums, and may be missing only if `no_counters` is set.
+    `prefix` is the length of the prompts' shared prefix in tokens. `slo` contains the goodput limits in ms. `compared`
+    is true if the run belongs to a comparison. In such a run, no request may fail, and the server's counters may be
+    missing only if `no_counters` is set.
     """
 
     arrivals: str
@@ -224,7 +224,10 @@ def _problems(
 
 
 def _others(record: ServeRecord, terms: LoadTerms, crossed: Crossed) -> Iterator[str]:
-    """Yield a problem if other clients used the server, or if this cannot be checked."""
+    """Yield a problem if other clients used the server.
+
+    In a comparison without `no_counters`, also yield a problem if the counters to check this are missing.
+    """
     busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
     if busy:
         yield f"the server was in use: {busy:g} requests were under way before the run began"

@@ -222,9 +222,9 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
 def fate(api: Any, name: str) -> tuple[int | None, bool]:
     """Return the exit code of a container, and whether it ran out of memory.
 
-    A container ran out of memory if the kernel killed one of its processes for this reason. The exit code is None if
-    the container is still running, or if the engine has no record of its end. Both values come from the engine's
-    events, because the container removes itself.
+    A container ran out of memory if the engine reported that the kernel ended a process for lack of memory. The exit
+    code is None if the container is still running, or if the engine has no record of its end. Both values come from the
+    engine's events, because the container removes itself.
     """
     for _ in range(20):
         try:
@@ -283,7 +283,7 @@ def sweep(api: Any) -> None:
     """Remove the containers that belong to ended processes of this machine.
 
     The owner of a running container is alive, because otherwise the lifeline would have ended the container. So the age
-    of a container counts as evidence only if the container is not running.
+    of a container is evidence for the end of its owner only if the container is not running.
     """
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
         still = found.get("State") in ("created", "exited", "dead")
@@ -352,7 +352,8 @@ def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterato
 def give_to_owner(api: Any, carrying: str) -> None:
     """Make the user of jobs the owner of the volume's root directory.
 
-    The entry `.` of an archive cannot change the owner, because the engine skips this entry.
+    The entry `.` of an archive for the volume cannot change the owner, because the engine skips this entry. So an
+    archive for `/` is sent, in which the volume's directory has its own entry.
     """
     entry = pack([Entry(path=MOUNTED.removeprefix("/"))])
     api.put_archive(carrying, "/", entry)

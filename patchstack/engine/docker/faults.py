@@ -156,7 +156,7 @@ def base_unavailable(words: str) -> str | None:
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
     """Return the error for an engine that never answered.
 
-    If the user did not choose an engine, the hint of the error mentions `--engine host`.
+    If the engine was named `docker`, which is the default, the hint of the error mentions `--engine host`.
     """
     found = _unavailable(endpoint, error, complaint)
     if endpoint.spec == "docker":

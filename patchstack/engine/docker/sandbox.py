@@ -29,8 +29,8 @@ _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/va
 class Surroundings:
     """The facts that the sandbox needs.
 
-    `image` is the id of the image, and `image_env` its environment. `cpus` is the number of the engine's CPUs. `socket`
-    is the path of the engine's socket, or None if it is unknown.
+    `image` is the id of the image. The keys of `image_env` are the names of the image's environment variables. `cpus`
+    is the number of the engine's CPUs. `socket` is the path of the engine's socket, or None if it is unknown.
     """
 
     image: str

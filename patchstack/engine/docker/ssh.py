@@ -25,7 +25,7 @@ _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCou
 def arguments(url: str) -> tuple[str, ...]:
     """Return the command that connects to the engine at `ssh://[USER@]HOST[:PORT][/SOCKET]`.
 
-    Missing parts come from ~/.ssh/config.
+    A missing user or port comes from ~/.ssh/config. Without SOCKET, `docker` on the remote machine chooses the socket.
     """
     parts = urlsplit(url)
     options = [option for name, value in _OPTIONS.items() for option in ("-o", f"{name}={value}")]
