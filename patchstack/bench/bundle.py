@@ -122,8 +122,8 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 def _record(run: BundledRun, plan: Plan) -> Record:
     """Return the record of a packed run.
 
-    Raises `ConfigError` if the run is damaged or does not belong to the comparison. Without this check, a changed file
-    could store a record that a gate would use as its own.
+    Raises `ConfigError` if the run is damaged or does not belong to the comparison. Without these checks, a changed
+    file could store a record that a gate then uses.
     """
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}

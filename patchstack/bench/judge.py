@@ -102,9 +102,10 @@ class RowShown:
     """The results of a row.
 
     `pairs` is the number of pairs that count. `e_values` contains the largest e-value of each statement so far. `shown`
-    contains the proven statements. Their error rate is for all rows together. `estimate` and `interval` are ln(B/A).
-    `needed` is the estimated total number of pairs that prove the next statement. It is None if a statement is already
-    proven, or if too many pairs would be needed.
+    contains the proven statements. For `FASTER` and `SLOWER`, the error rate is for all rows together. For the other
+    statements, it is for this row alone. `estimate` and `interval` are ln(B/A). `needed` is the estimated total number
+    of pairs that prove the next statement. It is None if a statement is already proven, or if too many pairs would be
+    needed.
     """
 
     row: Row

@@ -335,7 +335,10 @@ def pair_count(directory: Path) -> int:
 
 
 def pair_key(plan: Plan) -> str:
-    """Return the key under which the durations of the plan's pairs are stored. Similar plans share the key."""
+    """Return the key under which the durations of the plan's pairs are stored.
+
+    Plans with the same machine, program and arguments share the key, if both or neither have a reference.
+    """
     return f"pair {plan.machine} {plan.workload.program} {plan.workload.args} {plan.reference is not None}"
 
 
