@@ -33,6 +33,8 @@ class Scanner:
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
         """Return every match, in the order of the files and of their lines.
 
+        Matches in the same line count once if their names are equal.
+
         Raises `MissingObject` if a blob is not available, and `MatchesNothing` if the pattern matches the empty string.
         """
         return tuple(

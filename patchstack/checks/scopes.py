@@ -1,9 +1,9 @@
 """Find the function that contains a line of source text, as git does for its hunk headers.
 
 The module uses the indentation of the lines. It does not parse the text, so unbalanced braces in `#if` branches do no
-harm. Going up from the line, the module collects the lines that enclose it: each is indented less than the one before.
-The outermost of them that opens a function gives the name. The names of the classes and namespaces around the function
-come first.
+harm. The module collects the lines that enclose the given line, from bottom to top. Each of them is indented less than
+the line that was collected before it. The outermost line that opens a function gives the name. The names of the classes
+and namespaces around the function come first.
 
 Limits: the text must be indented in the usual way. A function body in the first column is not assigned to its function.
 Macros that expand to the head of a function are not recognized.

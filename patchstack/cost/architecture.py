@@ -53,11 +53,14 @@ class Layer:
 class Layout:
     """The memory layout of a model.
 
-    `layers` includes the draft blocks, and `n_layer` is the number of layers without them. `window` is `n_swa` in
-    tokens. It is 0 if the model has no window. If `chunked` is true, a window begins at a multiple of `window`.
-    `state_r` and `state_s` are the numbers of f32 elements of R and S in one row of a recurrent layer. `indexer` is the
-    length of an indexer's key. It is 0 if the model has no indexer. `trained` is the training context in tokens.
-    `rolls_back` is true if recurrent layers have extra rows for rolling back drafted tokens.
+    `layers` includes the draft blocks, and `n_layer` is the number of layers without them. `window` is the size of the
+    attention window in tokens, or 0 (`n_swa` in llama.cpp). If `chunked` is true, a window begins at a multiple of
+    `window`. If `mla` is true, the model uses multi-head latent attention and has no V cache. `indexer` is the length
+    of an indexer's key. It is 0 if the model has no indexer. `trained` is the training context in tokens.
+
+    llama.cpp calls the two parts of a recurrent state R and S. `state_r` and `state_s` are their sizes in one row of a
+    recurrent layer, in f32 elements. `rolls_back` is true if recurrent layers can have extra rows for rolling back
+    drafted tokens.
     """
 
     architecture: str
@@ -78,7 +81,7 @@ class Layout:
 
     @property
     def cached(self) -> tuple[Layer, ...]:
-        """The layers that have a cache."""
+        """The layers that have a KV cache. Some of them may be draft blocks."""
         return tuple(one for one in self.layers if one.cached)
 
     @property
@@ -123,10 +126,10 @@ class _Window:
     """The rule that determines which layers of an architecture have a window.
 
     In every group of `period` layers, one layer has no window: the first if `dense_first` is true, otherwise the last.
-    A `period` of 0 means that the file contains an array instead, or that all attention layers have a window (lfm2). If
-    `array` is true, an array in the file replaces the period. `size` is the window in tokens for files that do not
-    specify it. If `fixed` is true, `size` always applies. If `optional` is true, no layer has a window in a model whose
-    `sliding_window` is missing or 0.
+    A `period` of 0 means that the file contains an array instead, or that all attention layers have a window (lfm2). A
+    number in the file replaces the period. If `array` is true, an array in the file also replaces it. `size` is the
+    window in tokens for files that do not specify it. If `fixed` is true, `size` always applies. If `optional` is true,
+    no layer has a window in a model whose `sliding_window` is missing or 0.
     """
 
     period: int
@@ -306,7 +309,7 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
 
 
 def _has_window(layer: int, period: int, dense_first: bool) -> bool:
-    """Return whether a layer has a window.
+    """Return whether the layer with this number has a window. If `period` is 0, every layer has one.
 
     Source: `llama_hparams::set_swa_pattern`.
     """
@@ -318,7 +321,8 @@ def _has_window(layer: int, period: int, dense_first: bool) -> bool:
 def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
     """Return the lengths of a head's key and value, in elements.
 
-    The entry `True` is for layers with a window. The entry `False` is for the other layers.
+    The entry `True` is for layers with a window. The entry `False` is for the other layers. If `cached` is true, raises
+    `UsageError` for a model without heads.
     """
     usual = model.number("embedding_length") // heads[0] if heads[0] else 0
     if heads[0] or model.architecture == "plamo2":
@@ -346,7 +350,7 @@ def _has_mla(model: Model) -> bool:
 
 
 def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
-    """Return how many elements one row of R and one row of S contain.
+    """Return the numbers of elements in one row of R and S, the two parts of a recurrent state.
 
     Source: `llama_hparams::n_embd_r` and `n_embd_s`.
     """

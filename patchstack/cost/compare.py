@@ -58,9 +58,9 @@ class Measured:
 class Compared:
     """A measured time and its floor, both in seconds.
 
-    If the floor is unknown, `floor` is None and `assumption` states the reason. If `share` is above 1, `verdict` is
-    INVALID, and `assumption` names the assumption that must be wrong. `bound` is then the limit that follows from the
-    measured time.
+    If the floor is unknown, `floor` is None, `verdict` is INVALID, and `assumption` states the reason. If `share` is
+    above 1, `verdict` is INVALID, and `assumption` names the assumption that must be wrong. `bound` then states what
+    the measured time implies, for example a minimum bandwidth.
     """
 
     source: str

@@ -84,8 +84,8 @@ def read_routing(model: Model) -> Routing:
 def read_imatrix(path: Path, model: Model) -> Routing:
     """Compute the routing of a model from the expert counts that `llama-imatrix` wrote.
 
-    Raises `UsageError` if the model has no experts. Also raises it if the file is not an imatrix in GGUF format, has no
-    expert counts, or was made for a different model.
+    Raises `MissingError` if the file does not exist. Raises `UsageError` if the model has no experts, if the file is
+    not an imatrix in GGUF format, if the counts are missing or invalid, or if it was made for a different model.
     """
     uniform = read_routing(model)
     header = read_header(path)

@@ -235,10 +235,11 @@ class PrefillFloor:
 def prefill_floors(
     work: Workload, prompt: int, bandwidth: float, peaks: Mapping[str, float], *, before: int = 0
 ) -> tuple[PrefillFloor, ...]:
-    """Return the floor of every ubatch of a prompt of one sequence, after `before` cached tokens.
+    """Return the floor of each ubatch in which one sequence's prompt is processed.
 
-    `bandwidth` is in bytes per second. `peaks` maps the names that `peak_name` returns to operations per second. Raises
-    `UsageError` if the prompt needs more than 131,072 ubatches.
+    `prompt` is the number of tokens to process, and `before` is the number of cached tokens before them. `bandwidth` is
+    in bytes per second. `peaks` maps the names that `peak_name` returns to operations per second. Raises `UsageError`
+    if the prompt needs more than 131,072 ubatches.
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
     if prompt > _UBATCHES * ubatch:
@@ -304,9 +305,10 @@ def _prefill(work: Workload, size: _Ubatch, before: int, bandwidth: float, peaks
 
 
 def _operations(work: Workload, step: StepSize) -> dict[str, float]:
-    """Return the number of operations for each peak, without attention.
+    """Return the number of operations by the name of the peak that limits them.
 
-    A token needs two operations for each weight, and four for each element of a recurrent state.
+    A token needs two operations for each weight, and four for each element of S (see `Layout`). The operations of
+    attention are not included.
     """
     found: dict[str, float] = {}
     for one in work.placed:
@@ -326,7 +328,8 @@ def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int
     """Return the number of operations of attention: `4·heads·d·ℓ` for each token and layer.
 
     `d` is the mean of the lengths of a head's key and value, and `ℓ` is the number of tokens that the token sees.
-    Attention is causal, so a token sees half of its own ubatch on average.
+    Attention is causal, so a token sees half of its own ubatch on average. In a layer with a window, `ℓ` is at most the
+    size of the window.
     """
     total = 0.0
     for layer in layers:

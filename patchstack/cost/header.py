@@ -159,8 +159,8 @@ class Header:
 def read_header(path: Path) -> Header:
     """Read the header of one GGUF file.
 
-    Raises `MissingError` if the file does not exist, and `UsageError` if it is not a complete GGUF file. The error for
-    a damaged header includes the byte position.
+    Raises `MissingError` if the file does not exist. Raises `UsageError` if it cannot be read, or if it is not a
+    complete GGUF file of version 2 or 3. The error for a damaged header includes the byte position.
     """
     try:
         with path.open("rb") as file:
@@ -176,7 +176,7 @@ def read_header(path: Path) -> Header:
 class _Reader:
     """A reader that moves forward through a file, with a buffer of at most 1 MiB.
 
-    A value that is larger than the buffer is skipped and not read.
+    Long values are skipped, so they do not have to fit into the buffer.
     """
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:

@@ -62,8 +62,8 @@ class Cache:
 class States:
     """The states of the recurrent layers.
 
-    `rows` is the number of rows in each layer. `r_bytes` and `s_bytes` are the total sizes of R and S, over all rows
-    and layers.
+    `rows` is the number of rows in each layer. llama.cpp calls the two parts of a state R and S. `r_bytes` and
+    `s_bytes` are their total sizes over all rows and layers.
     """
 
     rows: int
@@ -81,9 +81,10 @@ class Memory:
     """The allocations of a server, in bytes.
 
     `output` is the size of the logits. `checkpoint_bytes` is the largest size of one checkpoint, and `checkpoints` is
-    the largest number of checkpoints in one slot. Both are 0 if the model needs no checkpoints or the options disable
-    them. `spaced` is the number of checkpoints that the spacing allows for plain completions. A chat request can add
-    one more at its last user message. `prompt_cache_bytes` is None if the prompt cache has no limit.
+    the largest number of checkpoints in one slot. `spaced` is the largest number that a plain completion can reach,
+    given the minimum distance between checkpoints. A chat request can add one more at its last user message. All three
+    numbers are 0 if the model needs no checkpoints or the options disable them. `prompt_cache_bytes` is None if the
+    prompt cache has no limit.
     """
 
     cells: Cells
@@ -148,8 +149,8 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
 def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
     """Return the allocations of a server with these options.
 
-    `weights` is the number of bytes of the loaded tensors. Raises `UsageError` if llama.cpp refuses the combination of
-    options.
+    `weights` is the number of bytes of the loaded tensors. Raises `UsageError` in the same cases as `cells`, and if
+    llama.cpp refuses the combination of options.
     """
     sizes = cells(layout, options)
     if options.value_type.is_quantized and not options.flash_attention:
@@ -258,9 +259,9 @@ def largest_context(models: Sequence[Loaded], room: int) -> int:
 
 
 def most_slots(models: Sequence[Loaded], room: int) -> int:
-    """Return how many slots fit in `room` bytes if each slot keeps its current context.
+    """Return how many slots fit in `room` bytes, from 0 to 256.
 
-    Return 0 if no slot fits.
+    The size of a slot's context does not change. If the slots share one cache, the total context does not change.
     """
     first = models[0]
     each = cells(first.layout, first.options)

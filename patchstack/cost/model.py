@@ -197,15 +197,20 @@ def _whole(header: Header, key: str) -> int | None:
 
 
 COPIED = 1 << 16
-"""The maximum size in bytes of the tensors that `write_shape` copies: norms, biases and decays, but not weights."""
+"""The maximum size in bytes of a tensor that `write_shape` copies.
+
+Norms, biases and decays are usually smaller. Weights are larger.
+"""
 
 
 def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
     """Write copies of a model's files with holes in place of the weights, and return the new files.
 
     `target` is the new file. If the model has shards, `target` is the first new shard, and the other shards are written
-    into the same directory. Holes take no disk space if the file system supports sparse files. Raises `UsageError` if a
-    file cannot be written.
+    into the same directory. Holes take no disk space if the file system supports sparse files.
+
+    Raises `UsageError` if a file cannot be written, or if a new file would replace a file of the model. Also raises it
+    if the model has shards and `target` does not have the name of the first shard.
     """
     targets = _targets(model, target)
     for header, path in zip(model.headers, targets, strict=True):

@@ -137,7 +137,7 @@ def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -
 def prefill_result(
     work: Workload, prompt: int, before: int, bandwidth: float, peaks: Mapping[str, float]
 ) -> Result | None:
-    """Return the `Result` for the time of a whole prompt.
+    """Return the `Result` for the time to process `prompt` tokens after `before` cached tokens.
 
     Return None if a needed peak is unknown.
     """

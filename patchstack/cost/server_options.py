@@ -150,7 +150,8 @@ _SPECIAL = _named(
 def _take(name: str, text: str, found: dict[str, object], ignored: list[str], problems: list[str]) -> None:
     """Parse the value of one option.
 
-    The value or the problem is added to `found`, `ignored` or `problems`.
+    An option that affects neither memory nor prompt reuse is added to `ignored`. The value of any other option is added
+    to `found`, and a problem with it is added to `problems`.
     """
     if name in _NUMBERS:
         try:

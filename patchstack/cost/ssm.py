@@ -36,10 +36,11 @@ class StateSplit:
     """A split of the heads into heads with an f32 state and heads with a bf16 state.
 
     Heads with τ above `threshold` keep f32. `f32` states for each layer and head whether the head keeps f32. `heads` is
-    the number of all heads, and `bf16` is the number of heads in bf16. `factor` is `1 − bf16/(2·heads)`: the size of S
-    after the split, divided by its size in f32. `state_bytes` is the size of S and R of one sequence. `step_seconds` is
-    the time to read and write the states of all streams once. It is None without a bandwidth. `error` is the largest
-    finite `2⁻⁸·τ` of a head in bf16. It is 0 if no head is in bf16.
+    the number of all heads, and `bf16` is the number of heads in bf16. llama.cpp calls the two parts of a recurrent
+    state R and S, and only S is split. `factor` is `1 − bf16/(2·heads)`: the size of S after the split, divided by its
+    size in f32. `state_bytes` is the size of R and S of one sequence. `step_seconds` is the time to read and write the
+    states of all streams once. It is None without a bandwidth. `error` is the largest finite `2⁻⁸·τ` of a head in bf16.
+    It is 0 if no head is in bf16.
     """
 
     threshold: float
@@ -55,8 +56,9 @@ class StateSplit:
 def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
     """Return τ of every head of every recurrent layer.
 
-    Raises `MissingError` if no layer has decays, or if a layer has a matrix instead of one decay for each head. Raises
-    `UsageError` if a value is not a decay, or if `ssm_dt.bias` is missing or has the wrong size.
+    Raises `MissingError` if no layer has decays (`ssm_a`), or if a layer has a matrix instead of one decay for each
+    head. Raises `UsageError` if a decay is not below 0, if a value is not finite, or if `ssm_dt.bias` is missing or has
+    the wrong size.
     """
     tensors = {one.name: one for one in model.tensors}
     found = []
@@ -133,7 +135,7 @@ def split(
 
 
 def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
-    """Return the largest threshold at which at least this share of the heads keeps f32.
+    """Return a threshold at which at least this share of the heads keeps f32, and as few heads as possible.
 
     Raises `UsageError` if `share` is not between 0 and 1.
     """

@@ -141,9 +141,10 @@ class Ledger:
         return found
 
     def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
-        """Return all valid decisions, newest first, and the problems with the other files.
+        """Return all valid decisions, newest first, and the problems with the invalid ones.
 
-        A decision is valid if its id, which is computed from the content, matches the name of its file.
+        A decision is valid if its id, which is computed from the content, matches the name of its file. Files that do
+        not have the name of a decision are ignored.
         """
         found, problems = [], []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():

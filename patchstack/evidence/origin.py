@@ -65,7 +65,8 @@ class Recorded:
     def find(self, key: str) -> tuple[Record, Source] | None:
         """Return the record with this key and its source.
 
-        Return None if no decision names a record with this key, or if the record is missing or damaged.
+        Return None if no decision names a record with this key. Also return None if the record is missing, is damaged,
+        or has a different key.
         """
         known = self.named.get(key)
         if known is None:

@@ -47,7 +47,8 @@ class Signature:
 
     `problem` is the reason why the signature does not count, or None if it counts. `by` is the signer's name in the
     list of allowed signers. It is empty if the signer is unknown. `broken` is true if the file is not a valid signature
-    of this decision by any key, or if the time of the decision is invalid.
+    of this decision, or if the time of the decision is invalid. It is false if the signature is valid, but its signer
+    is unknown or not allowed.
     """
 
     path: Path
@@ -101,7 +102,7 @@ def signatures(decision: Decision, directory: Path, signers: Signers | None) -> 
 
 
 def strays(directory: Path, known: Iterator[str]) -> tuple[Path, ...]:
-    """Return the signature files whose decision is not in `known` (decision ids)."""
+    """Return the signature files for decisions whose ids are not in `known`."""
     ids = set(known)
     found = sorted(directory.glob("*.sig")) if directory.is_dir() else []
     return tuple(path for path in found if path.name.partition(".")[0] not in ids)

@@ -149,9 +149,10 @@ class Comparison:
     """The comparison of two logs.
 
     `routes` contains a pair for each route, and `shapes` contains a pair for each route and shape. `only_first` names
-    the traces of routes that only the first log has, and `only_second` those that only the second log has. `bounded`
-    names the traces whose records are incomplete in at least one log. `replayed` contains the numbers of replayed CUDA
-    graphs in the first and the second log. It is None if one of the numbers is unknown.
+    the traces that only the first log has, and `only_second` names the traces that only the second log has. Both omit
+    traces without routes or shapes. `bounded` names the traces whose records are incomplete in at least one log.
+    `replayed` contains the numbers of replayed CUDA graphs in the first and the second log. It is None if one of the
+    numbers is unknown.
     """
 
     evidence: tuple[Evidence, ...]

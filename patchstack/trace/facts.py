@@ -62,8 +62,8 @@ def figures_of(trace: Trace) -> Figures | None:
     """Return the figures of a trace.
 
     If the trace has a summary, the figures come from the summary, because it counts everything. Otherwise they are
-    computed from the records. Return None if there is no summary and the trace's table of shapes was too small for all
-    records.
+    computed from the records. Return None if there is no summary and the figures cannot be computed from the records,
+    for example because the trace's table of shapes was too small for all records.
     """
     if trace.summaries:
         return summed(trace.summaries)

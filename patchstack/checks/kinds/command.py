@@ -11,8 +11,8 @@
 
 The program runs on the engine, without a shell and without network access. Its working directory contains only the
 files that `files` and `with` select, at their paths in the tree. Its last arguments are the paths of the files that
-`files` selects. The result must depend on nothing else, because files with equal contents are not judged again. Exit
-status 0 means PASS, 1 means FAIL, and any other exit status means INVALID.
+`files` selects. The result must depend only on the selected files, because files with equal contents are not judged
+again. Exit status 0 means PASS, 1 means FAIL, and any other exit status means INVALID.
 """
 
 from __future__ import annotations

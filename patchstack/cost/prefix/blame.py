@@ -27,7 +27,7 @@ def blame(before: Sequence[Message], now: Sequence[Message], answer: str | None 
     """Return the first message of `before` that is different or missing in `now`.
 
     Return None if messages were only appended. `answer` is the server's reply to `before`. It is treated as the last
-    message of `before`.
+    message of `before`, but it may be missing in `now`.
     """
     held = list(before)
     if answer is not None:
@@ -100,7 +100,8 @@ class Conversations:
     def step(self, number: int, now: Sequence[Message], answer: str | None) -> Blame | None:
         """Record a step of the conversation `number`.
 
-        Return the first message that changed since the previous step of this conversation.
+        Return the first message that changed since the previous step of this conversation. Return None if none changed,
+        or if this is the first step.
         """
         before, answered = self.last[number]
         self.last[number] = (now, answer)

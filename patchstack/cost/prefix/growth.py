@@ -19,10 +19,11 @@ class Growth:
 
 
 def growth(processed: Sequence[int]) -> Growth:
-    """Return how the total grows, according to a least-squares line through the tokens of each step.
+    """Estimate how the total number of processed tokens grows.
 
-    If step i (counted from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²` tokens. If there is only one
-    step, `quadratic` is 0.
+    `processed` contains the number of tokens of each step. A line is fitted to these numbers by least squares. If step
+    i (counted from 1) has `a + b·i` tokens, n steps have `(a + b/2)·n + b/2·n²` tokens. If there is only one step,
+    `quadratic` is 0.
     """
     count = len(processed)
     if count < 2:

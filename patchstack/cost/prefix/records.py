@@ -33,7 +33,7 @@ _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 class Message:
     """A message of a chat.
 
-    `text` does not include images. `images` contains a hash of each image.
+    `text` contains the text and the tool calls. `images` contains a hash of each image or sound.
     """
 
     role: str

@@ -334,7 +334,7 @@ class Slots:
         return self.windows[0 if self.options.unified else slot.number]
 
     def _first_position(self, slot: _Slot) -> int:
-        """Return the smallest position in the memory of a slot.
+        """Return the smallest position in the memory of a slot, or -1 if the memory is empty.
 
         Source: `llama_memory_seq_pos_min`.
         """
@@ -348,8 +348,8 @@ class Slots:
     def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
         """Reuse the cached prefix of a prompt in the slot.
 
-        Return three lengths in tokens: of the reused prefix, of the common prefix, and of the restored checkpoint. The
-        third is -1 if no checkpoint was restored.
+        Return the lengths of the reused prefix, the common prefix and the restored checkpoint, in tokens. The last of
+        these lengths is -1 if no checkpoint was restored.
         """
         held = slot.prompt
         common = past = _common(held.tokens, prompt) if request.cache else 0
