@@ -40,7 +40,7 @@ class Problem:
     """One reason why a patch does not apply.
 
     `path` is empty if git named no path. `hunk` counts from 1 within the diff of `path`, and `line` is the 1-based line
-    of the problem in the patch file. Both are None if they are unknown.
+    of the problem in the patch file. Each of them is None if it is unknown.
     """
 
     fault: Fault
@@ -56,7 +56,8 @@ class Outcome:
 
     `tree` is None if there are problems. `left_to_git` is the reason why git itself handled the patch. It is empty for
     a patch that this module handled. `offset` is the largest offset of a hunk: the number of lines between its place in
-    the file and the line in its header. `warnings` name hunks that git accepts but probably puts in the wrong place.
+    the file and the line in its header. It is 0 unless git applied the patch and reported offsets. `warnings` name
+    hunks that git accepts but probably puts in the wrong place.
     """
 
     tree: str | None
@@ -75,7 +76,7 @@ MOST_OF_FILE = 400_000
 
 
 class _Lines:
-    """A cache of the lines of recently touched files, because the next patch often touches the same files."""
+    """A cache of the lines of recently patched files, because the next patch often changes the same files."""
 
     LIMIT = 150_000
 
@@ -98,7 +99,7 @@ class _Lines:
         return content.split(b"\n")
 
     def keep(self, lines: list[bytes]) -> str:
-        """Create a blob from lines and return the id of the blob."""
+        """Create a blob from lines, cache the lines, and return the id of the blob."""
         oid = self._objects.add("blob", b"\n".join(lines))
         if oid not in self._kept:
             self._kept[oid] = lines
@@ -119,7 +120,7 @@ class Applier:
         self.overlay = TreeOverlay(objects, tree)
         self._lines = _Lines(objects)
         self._git: GitApply | None = None
-        self._spare = SPARE  # one limit for all patches together
+        self._spare = SPARE  # the remaining additional work for all patches together
 
     def __enter__(self) -> Applier:
         return self
@@ -184,7 +185,8 @@ class Applier:
     def _check_ground(self, diff: FileDiff) -> None:
         """Leave a patch to git if one of its paths is unusual.
 
-        Raises `Unsupported` if a path is a link, a submodule or a directory, or is below a file.
+        Raises `Unsupported` if a path is a link, a submodule or a directory, or if one of its parents is not a
+        directory.
         """
         for path in {diff.old, diff.new} - {None}:
             assert path is not None
@@ -243,7 +245,7 @@ class Applier:
 
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
-    """Return a warning for each hunk that inserts lines without context.
+    """Return a warning for each hunk that inserts lines into an existing file without context.
 
     git puts such a hunk at the end of the file instead of at its line.
     """
@@ -256,7 +258,10 @@ def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
 
 
 def _fooled_as_text(data: bytes) -> list[str]:
-    """Return the same warnings as `_fooled`, for a patch that git applies."""
+    """Return the same warnings as `_fooled`, for a patch that git applies.
+
+    A bulky patch gets at most 20 warnings.
+    """
     from patchstack.git.patch.text import bare_insertions, read_text
 
     if bulky(data):
@@ -326,7 +331,10 @@ _FAILED_AT = re.compile(r"patch failed: .*:(\d+)\Z", re.DOTALL)
 
 
 def _place(text: str, path: str, files: Sequence[PatchedFile]) -> tuple[int | None, int | None]:
-    """Return the hunk and the line of the patch file that git's message refers to."""
+    """Return the number of the hunk, and the line of the patch file, to which git's message refers.
+
+    Each of them is None if it is unknown.
+    """
     if numbered := _NUMBERED.search(text):
         return None, int(numbered[1])
     named = path.encode("utf-8", "replace")

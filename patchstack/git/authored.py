@@ -44,9 +44,11 @@ class Author:
     def commit(self, data: bytes, subject: str, tree: str, parent: str) -> tuple[str, bytes] | NoCommit:
         """Return the id and the bytes of the commit for a patch file, with the given tree and parent.
 
-        Author, date and message come from the mail. A mail has no committer, so the author is also the committer, with
-        the same date. If the mail has no author, the author is `patchstack`. If the mail has no date, the pin's date is
-        used. `subject` is used if the file has no subject.
+        Author, date and message come from the mail, or from the header of a patch that is not a mail. Neither has a
+        committer, so the author is also the committer, with the same date. If there is no author, the author is
+        `patchstack`. If there is no date, the pin's date is used. `subject` is used if the file has no subject.
+
+        Return `NoCommit` if git cannot read the mail, the author or the date.
         """
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
         message = self._root / "message"
@@ -88,7 +90,8 @@ class Author:
 def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
     """Open an `Author` for a pin.
 
-    The temporary repository of the `Author` is removed at the end of the `with` block.
+    The temporary repository of the `Author` is removed at the end of the `with` block. Raises `NotWritable` if the
+    temporary directory cannot be used.
     """
     try:
         with bare_repository() as root:

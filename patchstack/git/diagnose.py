@@ -67,9 +67,9 @@ def _with(problem: Problem, words: tuple[str, ...] | None) -> Problem:
 
 
 def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile, tries: Tries) -> tuple[str, ...]:
-    """Return remarks on the hunks of a file.
+    """Return remarks that explain why the hunks of a file do not apply.
 
-    Return no remarks if the hunks fit without fuzz, or if they fit nowhere.
+    Return no remarks if no explanation is found.
     """
     if file.old is None or not file.hunks or overlay.obstacle(file.old) is not None:
         return ()

@@ -69,8 +69,9 @@ class FormattedCommit:
 class Formatting:
     """Commits that git is formatting as patch files.
 
-    A long series is split into parallel parts, because one git process uses only one core. `known` maps commit ids to
-    patches that need not be written again. `jobs` maps the position of each part's first commit to the part.
+    A long series is split into parts that are formatted in parallel, because one git process uses only one core.
+    `known` maps commit ids to patches that need not be written again. `jobs` maps the position of each part's first
+    commit to the part.
     """
 
     def __init__(
@@ -158,8 +159,9 @@ def _without_functions(text: bytes) -> bytes:
 def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """Yield ranges of wanted commits to format in parallel.
 
-    There are up to two ranges for each core, because some ranges take longer than others. The number of ranges is
-    limited, because each range needs a git process.
+    A range ends before a commit that is not wanted, or at a maximum length. With this length, there are up to two
+    ranges for each core, because some ranges take longer than others, but at most 8, because each range needs a git
+    process.
     """
     number = max(1, min(2 * (os.cpu_count() or 1), 8, sum(wanted) // 8))
     longest = -(-sum(wanted) // number)
@@ -175,7 +177,10 @@ def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
 def _write(
     root: Path, base: str, commits: Sequence[Commit], options: Sequence[str], *, anchored: bool
 ) -> list[FormattedCommit]:
-    """Format a chain of commits as patch files."""
+    """Format a chain of commits with one git process.
+
+    `base` is the parent of the first commit.
+    """
     out = root / f"out-{commits[0].oid}"
     arguments = (*_OPTIONS, *options, f"--output-directory={out}")
     _git(root, "format-patch", *arguments, f"{base}..{commits[-1].oid}", config=_CONFIG)

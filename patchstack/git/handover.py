@@ -121,8 +121,8 @@ class GitApply:
     def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
         """Apply a patch file to a tree, completely or not at all.
 
-        If the patch is `costly`, its offsets are not read. Raises `MissingObject` if the content of a needed file is
-        not available.
+        The offsets of a `costly` or very large patch are not read. Raises `MissingObject` if the content of a needed
+        file is not available.
         """
         large = too_large(data)
         self._fill_index(overlay.write())
@@ -148,7 +148,7 @@ class GitApply:
         return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint, offset=largest)
 
     def _refused(self, applied: Finished) -> GitVerdict:
-        """Return git's message about a refused patch."""
+        """Return the verdict for a patch that git refused, with git's message."""
         complaint = applied.complaint
         if applied.code < 0:
             # Some damaged patches make git abort without removing its lock file.
@@ -184,7 +184,7 @@ class GitApply:
         self._tree = tree
 
     def _result(self, overlay: TreeOverlay) -> TreeOverlay:
-        """Return the overlay with the changes that git made to the index."""
+        """Update the overlay with git's changes to the index, and return the overlay."""
         listed = self._listed()
         for line in self._lines - listed:
             overlay.remove(line.split(b"\t", 1)[1])

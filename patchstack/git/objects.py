@@ -138,7 +138,7 @@ class MadeObjects:
 
 
 class Objects:
-    """The objects of one or more repositories, read-only, and new objects in memory.
+    """Read-only access to the objects of repositories, and a store of new objects.
 
     `made` contains the new objects. `fetch`, if set, is called with the ids of missing objects, and may add a directory
     that contains them. `hint` is the hint of the error for an object that is still missing.
@@ -174,7 +174,7 @@ class Objects:
     def read(self, oid: str) -> tuple[str, bytes]:
         """Return the type and content of an object.
 
-        Raises `MissingObject` if the object is missing and cannot be fetched.
+        Raises `MissingObject` if the object is missing and cannot be fetched, and `ObjectUnreadable` if it is damaged.
         """
         found = self.find(oid)
         if found is None and self.fetch is not None:
@@ -249,9 +249,9 @@ class Objects:
         return [oid for oid in wanted if oid in absent or not FULL_ID.match(oid)]
 
     def blob(self, oid: str, path: str = "") -> bytes:
-        """Return the content of a file.
+        """Return the content of a blob.
 
-        The error for a missing object names `path`.
+        `path` is the path of the file that has this content. Errors name it.
         """
         try:
             kind, data = self.read(oid)
@@ -303,7 +303,7 @@ class Objects:
         return _ENTRY.findall(data)
 
     def _tree_set(self, oid: str) -> frozenset[_Raw]:
-        # A series is compared tree by tree, so `other` of this comparison is `one` of the next.
+        # A series is compared tree by tree, so the second tree of a comparison is usually the first tree of the next.
         found = self._sets.pop(oid, None)
         self._sets[oid] = found = frozenset(self._tree(oid)) if found is None else found
         if len(self._sets) > _SETS:
@@ -391,8 +391,9 @@ class Repository:
     def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
         """Return the commit that a revision names in this repository.
 
-        Errors begin with `what`, for example pin or fork ref. Raises `MissingError` if the name is unknown, and
-        `UsageError` if it is ambiguous or does not name a commit.
+        A full id is first looked up in `objects`, and may also be the id of a tag. Errors begin with `what`, for
+        example pin or fork ref. Raises `MissingError` if the name is unknown, and `UsageError` if it is ambiguous or
+        does not name a commit.
         """
         if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)

@@ -77,7 +77,7 @@ class NotFetched(MissingError):
 class Remote:
     """A repository at a path or URL.
 
-    Objects of a URL are fetched into the cache. A path is opened once. All methods raise `NoSuchRepository` or
+    Objects are fetched from a URL into the cache. A path is opened once. All methods raise `NoSuchRepository` or
     `NotARepository` if the repository cannot be opened, and `NotFetched` if an object cannot be fetched.
     """
 
@@ -133,8 +133,8 @@ class Remote:
     def reach(self, ref: str | None, *, until: str) -> Reached:
         """Return a repository with the history of a ref, back to the commit `until`.
 
-        A clone at a path may have less history. Without a ref, use the newest commit. For a path, this is the newest
-        upstream commit in the clone.
+        A clone at a path may have less history. Without a ref, use the `HEAD` of a URL. In a clone at a path, use the
+        first existing ref of `_TIPS`.
         """
         if self._by_url:
             name = "HEAD" if ref is None else ref
@@ -213,7 +213,8 @@ class Cache:
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
         """Return a repository with the history of a ref, and the commit id of the ref.
 
-        The history consists of commits and trees, back to the commit `until`.
+        The history consists of commits and trees, back to the commit `until`. If `until` is not an ancestor of the ref,
+        the whole history is fetched. If the cache is offline, the history is the one that was fetched last.
         """
         if not _REF.match(ref) or ".." in ref:
             raise BadRevision(f"{ref!r} is not a branch, tag or commit to fetch from {shown_url(url)}")
@@ -254,8 +255,8 @@ class Cache:
     def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
         """Yield the clone of a URL, and the descriptor of its held lock.
 
-        A missing clone is created. If offline, the descriptor is -1, because no lock is needed. `what` names the wanted
-        object in errors.
+        A missing clone is created. If the cache is offline, nothing is created or locked. Then the descriptor is -1,
+        and `NotFetched` is raised for a missing clone. `what` names the wanted object in errors.
         """
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
@@ -355,7 +356,10 @@ def _make_clone(directory: Path) -> None:
 
 
 def promisor_url(repository: Path) -> str | None:
-    """Return the URL for the missing objects of a partial clone, from its configuration."""
+    """Return the URL for the missing objects of a partial clone, from its configuration.
+
+    Return None if the configuration names no such URL.
+    """
     asked = git.read(repository, "config", "--get-regexp", r"^remote\..*\.promisor$")
     for line in asked.stdout.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")
@@ -370,8 +374,8 @@ def promisor_url(repository: Path) -> str | None:
 def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Path]) -> Callable[[Sequence[str]], None]:
     """Return a function that fetches missing objects into the cache.
 
-    It fetches from the given URLs, or from the remotes of the given partial clones. It adds the object directories of
-    the cache to `objects`.
+    Each source is a URL, or the path of a partial clone whose remote is used. The function tries the sources in order,
+    and requests each object only once. It adds the object directories of the cache to `objects`.
     """
     tried: set[str] = set()
 

@@ -114,10 +114,11 @@ def fetch(
     on_stderr: Callable[[str], None] | None = None,
     hold: Sequence[int] = (),
 ) -> Finished:
-    """Fetch refs, or the ids on stdin, from a URL into our partial clone, without blobs.
+    """Fetch refs, or the ids on stdin, from a URL into our partial clone.
 
-    The user's network configuration applies, but the user's remotes and hooks do not. `on_stderr` receives git's
-    progress lines. `hold` lists lock descriptors that git inherits, so that the locks are held until git ends.
+    Blobs are fetched only if their ids are on stdin. The user's network configuration applies, but the user's remotes
+    and hooks do not. `on_stderr` receives git's progress lines. `hold` lists lock descriptors that git inherits, so
+    that the locks are held until git ends.
     """
     remote = "patchstack-cache"
     settings = ["-c", "protocol.version=2", *_NO_HOOKS, *_BARE_TOO, "-c", f"remote.{remote}.url={url}", *_NO_UPKEEP]

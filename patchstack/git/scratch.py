@@ -63,7 +63,10 @@ def bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) ->
 
 
 def borrow_objects(objects: Path, directories: Sequence[Path]) -> None:
-    """Add other object directories as alternates of this object directory."""
+    """Make other object directories the alternates of this object directory.
+
+    Its previous alternates are replaced.
+    """
     lines = "".join(f"{_alternate(path)}\n" for path in directories)
     (objects / "info").mkdir(exist_ok=True)
     (objects / "info" / "alternates").write_text(lines)

@@ -1,4 +1,4 @@
-"""Read stored objects through one long-running `git cat-file --batch` process."""
+"""Read stored objects through long-running `git cat-file` processes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ class StoredObjects:
     """Read-only access to the objects of object directories and their alternates.
 
     git runs in our own empty repository that borrows the directories. git does not read the configuration of the
-    borrowed repositories, and fetches nothing. The git process ends when this object is deleted or when this process
-    ends.
+    borrowed repositories, and fetches nothing. The git processes end when this object is deleted, or when Python exits.
     """
 
     def __init__(self) -> None:
@@ -143,9 +142,9 @@ class _Running:
         return [oid for oid in oids if self._read.readline().endswith(b" missing\n")]
 
     def _begin(self) -> None:
-        """Wait for the first answer.
+        """Wait for the first answer, and remove the temporary repository.
 
-        git has then read the repository and the list of directories.
+        git no longer needs the repository, because it has then read the configuration and the list of directories.
         """
         if self._scratch is not None:
             self._read.readline()

@@ -1,6 +1,6 @@
 """Compare trees in memory.
 
-Find the paths that differ, and whether two changes are the same.
+The functions find the paths that differ, and check whether two changes are the same.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
 
 
 def _apart(entry: Entry | None) -> tuple[str, Entry | None]:
-    """Return an entry as a directory and as a file.
+    """Split an entry into a tree id and a file entry.
 
-    For a file, the directory is the empty tree. For a directory, the file is None.
+    For a directory, the file entry is None. For a file, or if there is no entry, the tree id is that of the empty tree.
     """
     if entry is not None and entry[0] == DIRECTORY:
         return entry[1], None
@@ -58,10 +58,10 @@ def _apart(entry: Entry | None) -> tuple[str, Entry | None]:
 
 
 def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Return whether two pairs of trees (before, after) change the same paths in the same way.
+    """Return whether two changes edit the same paths in the same way.
 
-    The removed and added lines must be the same, in the same order, and the modes must be the same. Line numbers and
-    surrounding lines may differ.
+    Each change is a pair of trees: before and after. The removed and added lines must be the same, in the same order,
+    and the modes must be the same. Line numbers and surrounding lines may differ.
     """
     ours = {change.path: change for change in compare_trees(objects, *one)}
     theirs = {change.path: change for change in compare_trees(objects, *other)}

@@ -18,7 +18,7 @@ def with_requests(invocation: Invocation, requests: Sequence[Request]) -> Invoca
     """Return a server's invocation with a client that sends these requests.
 
     Without requests, return the invocation unchanged. The server must be ready within half of the invocation's time
-    limit. Each answer must arrive within the same time.
+    limit. The same limit applies to each answer.
     """
     if not requests:
         return invocation

@@ -39,7 +39,7 @@ class ConsoleOutput:
     """The output of `test` for one backend.
 
     `devices` are all devices that the output lists. `skipped` is true if the backend is one of these devices but was
-    not tested. `passed` and `total` are the numbers of cases in its summary. They are None if the summary is missing.
+    not tested. `passed` and `total` are the numbers of cases in the summary. They are None if the summary is missing.
     `failing` contains the names that the summary lists as failing. `holds` is the backend's result as printed.
     `backends` contains the number of passed devices and the number of all devices, as printed. `ended` is the last line
     of the output that is not blank.

@@ -97,7 +97,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request for `tokens` tokens, with greedy sampling.
+    """A request for up to `tokens` tokens, with greedy sampling.
 
     `probabilities` is the number of candidates for each token. With `cache`, the server may use its prompt cache.
     `more` are additional fields of the request.

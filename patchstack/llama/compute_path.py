@@ -57,16 +57,17 @@ _QUIET = ("GGML_NO_BACKTRACE",)  # this variable affects only the output of a cr
 def path_args(prompting: Prompting) -> tuple[str, ...]:
     """Return the arguments of a prompt that select the compute path.
 
-    Options for input and display are omitted, because the result is for a tool that reads a text.
+    Options for input and display are omitted. They do not affect the computation, and `llama-perplexity` does not need
+    them.
     """
     layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
     return (*layers, *attention, *_without_words(prompting.args))
 
 
 def same_path(prompting: Prompting, side: Side) -> str | None:
-    """Return the reason why one side of a KL comparison uses a different compute path than a prompt.
+    """Return the reason why one side of a KL comparison uses a different model or compute path than a prompt.
 
-    Return None if the paths are the same.
+    Return None if the models and the paths are the same.
     """
     mine, theirs = _settled(path_args(prompting)), _settled((*KL_FIXED, *side.args))
     if side.model != prompting.model:

@@ -1,6 +1,7 @@
 """Measure the KL divergence of two models with `llama-perplexity`.
 
-One run makes a base from the first model. Another run compares the second model with the base.
+One run writes the token probabilities of the first model to a file, the base. Another run compares the second model
+with the base.
 """
 
 from __future__ import annotations
@@ -412,7 +413,8 @@ def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
 def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[Attempt], *, own: bool) -> Log:
     """Make the base, or reuse a recorded run that made it.
 
-    Return the log of this run.
+    Return the log of the run that made the base. `own` is true if the measured build also makes the base. A fault of
+    the build then makes the verdict FAIL.
     """
 
     def complaint(seen: Observation) -> str | None:

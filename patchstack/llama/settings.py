@@ -100,7 +100,7 @@ TRIES = Setting[int](
 LOADING = (CONTEXT, GPU_LAYERS, SEED, FLASH_ATTENTION, ARGS)
 """The settings with which the model of a prompt is loaded and run."""
 PROMPTING = (MODEL, PROMPT, TOKENS, *LOADING, ENV, SENTINEL, SECONDS, TRIES)
-"""All settings that `prompting_of` reads. If a kind does not declare one of them, its default is used."""
+"""All settings that `prompting_of` reads. The default is used for a setting that a kind does not declare."""
 
 PROGRAM = Setting[str](
     name="program",
@@ -168,7 +168,7 @@ def prompting_of(values: Values) -> Prompting:
 def program_of(values: Values) -> Program:
     """Return the program that the settings describe.
 
-    These are `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and `TRIES`.
+    The settings are `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and `TRIES`.
     """
     args, model, sentinel = values[ARGS], values[ITS_MODEL], values[SENTINEL]
     return Program(

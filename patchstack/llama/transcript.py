@@ -16,7 +16,7 @@ class Difference:
     """The first difference between two texts.
 
     `position` is the index of the first different character, starting at 0. `before` is the end of the common text
-    before the difference. `expected` and `actual` are the beginnings of the different texts after it.
+    before the difference. `expected` and `actual` are the beginnings of the two texts from `position` on.
     """
 
     position: int
@@ -50,7 +50,7 @@ def sha256_of(text: bytes) -> str:
 
 
 def reference_problem(reference: str) -> str | None:
-    """Return the problem of a reference digest. Return None if it is valid."""
+    """Return the problem with a reference digest. Return None if it is valid."""
     if not _DIGEST.match(reference):
         return f"{reference!r} is not a digest: 32 (MD5) or 64 (SHA-256) lower-case hexadecimal digits"
     if any(reference in (md5_of(blank), sha256_of(blank)) for blank in _BLANK):

@@ -1,1 +1,1 @@
-"""Read the text of patches: mail, trailers, diffs, hunks and anchored patches. No other package does so."""
+"""Read the text of patches, and place their hunks. No other package reads the text of patches."""

@@ -52,7 +52,8 @@ class FileDiff:
     """The change of one file.
 
     `old` is None for a creation, and `new` is None for a deletion. The two names are different for a rename. `new_mode`
-    is None if the diff does not set a mode. `old_id` and `new_id` are the ids in the `index` line, as written.
+    is None if the diff does not set a mode. `old_id` and `new_id` are the ids in the `index` line, as written. They are
+    empty if the diff has no such line. `line` is the 1-based line at which the diff begins in the patch file.
     """
 
     old: bytes | None
@@ -145,7 +146,8 @@ def old_names(data: bytes) -> Iterator[bytes]:
 def named_paths(data: bytes) -> set[bytes]:
     """Return every path that a patch file may touch.
 
-    For a patch that git applies, the result may include other paths. `every_path` is faster for a large patch.
+    If the patch must be left to git, the result may include paths that the patch does not touch. `every_path` is faster
+    for a large patch.
     """
     try:
         return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}

@@ -21,14 +21,17 @@ MOST_FILES = 5_000
 A_FILE_LINE, A_PATCH_LINE = 30, 100
 """The allowed work, in nanoseconds, for each line of a changed file and for each line of the patch.
 
-git must read the changed files too.
+All lines of a changed file count, because git must read the whole file too.
 """
 SPARE = 60_000_000
 """The additional work that is allowed for a patch, or for a whole series, in nanoseconds."""
 
 
 class TooCostly(Unsupported):
-    """A patch whose hunks need more work than the limit allows."""
+    """A patch that git applies faster.
+
+    The patch is too large, a changed file has too many lines, or the hunks need more work than the limit allows.
+    """
 
 
 def too_large(data: bytes) -> bool:

@@ -19,8 +19,8 @@ _LINES = 10_000_000
 class Place:
     """The place of a hunk.
 
-    `line` is a 1-based line of the file before the patch. `fuzz` is the number of context lines that were ignored at
-    each end.
+    `line` is a 1-based line of the file before the patch. `fuzz` is the maximum number of context lines that were
+    ignored at one end.
     """
 
     line: int
@@ -105,7 +105,10 @@ class _Parts:
 
 
 def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift: int, tries: Tries) -> int | None:
-    """Return the 1-based line at which the old lines of a hunk fit, or None if they fit nowhere."""
+    """Return the 1-based line at which the old lines of a hunk fit, or None if they fit nowhere.
+
+    The hunk may not change the first `frozen` lines. `shift` is the offset of the hunk before it.
+    """
     old = parts.old
     guess = parts.first + shift
     if not old:

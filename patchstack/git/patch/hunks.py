@@ -88,8 +88,8 @@ def apply_hunks(
     near, it goes to the later one. No hunk may touch lines that an earlier hunk placed.
 
     Raises `Unsupported` for an insertion without context after a last line that has no newline, because git joins the
-    two lines. Raises `TooCostly` if placing the hunks exceeds the effort. The explanation of a misfit uses only the
-    remaining effort.
+    inserted text to this line. Raises `TooCostly` if placing the hunks exceeds the effort. The explanation of a misfit
+    uses only the remaining effort.
     """
     effort = effort or unbounded()
     lines = list(content)
@@ -182,7 +182,7 @@ class _Placed:
         return at
 
     def add(self, at: int, count: int, new_count: int, effort: Effort) -> None:
-        """Add lines that replaced other lines, and shift all later ranges."""
+        """Add the `new_count` lines that replaced `count` lines at `at`, and shift all later ranges."""
         shift = new_count - count
         if shift:
             moved = range(bisect_left(self._starts, at + count), len(self._starts))

@@ -1,6 +1,6 @@
 """Read the mail header of a patch file.
 
-The mail header is the text that `git format-patch` writes before the diff.
+The mail header consists of the lines that `git format-patch` writes before the body of the commit message.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class PatchedFile:
     """The diff of one file.
 
     The diff begins at line `number` and ends before line `end`. `old` is None for a creation, and `new` is None for a
-    deletion. `binary` is the text of a binary diff. `modes` are the mode lines. `copied` is true for a copy and false
-    for a rename.
+    deletion. `binary` is the text of a binary diff. `modes` are the mode lines. `copied` is true for a copy, and false
+    for a rename and for all other changes.
     """
 
     number: int

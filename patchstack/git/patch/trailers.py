@@ -48,7 +48,8 @@ _FIRST_DIFF = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ |Index: )", re.MU
 _DIVIDER = re.compile(rb"^---\s", re.MULTILINE)
 _END = rb"(?:\r\n|\r(?!\n)|\n)"
 _HEAD = re.compile(rb"(?:(?:From |[!-9;-~]*:|[\t ])[^\r\n]*" + _END + rb")*")  # as in email.feedparser
-_LAST_FROM = re.compile(rb"[\r\n](From [^\r\n]*" + _END + rb")\Z")  # the first line of a body
+# A `From ` line after all headers is the first line of the body.
+_LAST_FROM = re.compile(rb"[\r\n](From [^\r\n]*" + _END + rb")\Z")
 _BLANK = re.compile(_END)
 _LONG = 1 << 16
 

@@ -102,9 +102,9 @@ class Client:
     # The server
 
     async def _ready(self) -> None:
-        """Wait until the server's health check succeeds.
+        """Wait until the server answers a health check with a status other than 503.
 
-        A server without a health check is ready as soon as it answers.
+        A server without a health check is therefore ready as soon as it answers. Raises `NoRun` after the time limit.
         """
         deadline = monotonic_ns() + round(self.plan.ready * 1e9)
         while True:

@@ -39,10 +39,10 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """An expectation.
+    """A parsed expectation.
 
-    `trace` is the name of the trace, or None for any trace. `terms` are keys with the patterns of their values. The
-    count is compared with `number`, with the operator `sign`.
+    `trace` is the name of the trace, or None for any trace. `terms` are keys with the patterns of their values. `sign`
+    is the operator that compares the count with `number`.
     """
 
     text: str
@@ -117,7 +117,8 @@ def _pattern(key: str, value: str) -> str:
 def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogCheck]) -> Answer:
     """Return the result of an expectation for a log.
 
-    Raises `UsageError` if several traces match it, or if the named trace does not have its keys.
+    Raises `UsageError` if several traces match the expectation, or if the trace that it names does not have the keys in
+    the expectation.
     """
     named = [one for one in reading.traces if expectation.trace in (None, one.name)]
     keys = [key for key, _ in expectation.terms]

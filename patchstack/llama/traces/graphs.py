@@ -118,7 +118,8 @@ class NamedGraphs:
         """Return the graphs.
 
         The last graph is complete if it has the same names as an earlier graph. It is truncated if its names are only
-        the beginning of an earlier graph. If neither or both are true, return `UNKNOWN`.
+        the beginning of an earlier graph. If neither or both are true, return `UNKNOWN`. Also return `UNKNOWN` if the
+        last graph is the only one, or if a limit was exceeded.
         """
         last = tuple(self.current)
         lengths = {len(shape) for shape in self.shapes}

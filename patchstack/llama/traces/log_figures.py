@@ -44,8 +44,8 @@ class Series:
         return [self.width] * (len(self.points) - 1) + [self.open] if self.points else []
 
 
-_MOST = 1000  # the maximum number of device names, of acceptance lines for a whole run, and of values of a setting
-_SHOWN = 20
+_MOST = 1000  # the maximum number of buffers, and of acceptance lines for a whole run
+_SHOWN = 20  # the maximum number of values of a setting, and of lines that contradict themselves
 
 
 class LogFigures:

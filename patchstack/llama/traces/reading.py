@@ -178,6 +178,7 @@ class Log:
 
     A key of `times` is the kind of time, and whether it is the time of a request. `requests` is the total acceptance of
     all requests. `runs` are the acceptance lines for the whole run. `settings` describe the model and the context.
+    `disagreeing` describes contradictions between the figures of one line.
     """
 
     times: Mapping[tuple[str, bool], TimeSum]
