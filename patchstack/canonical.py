@@ -1,7 +1,7 @@
 """Write canonical JSON, whose bytes depend only on the value.
 
-Keys are sorted. No other module writes canonical JSON. Digests and names are computed from the bytes. If a form
-changed, even by one space, stored builds, observations and decisions would no longer be found.
+Keys are sorted. No other module writes canonical JSON. Digests and names are computed from these bytes. If one of the
+forms below changed, even by one space, stored builds, observations and decisions would no longer be found.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def canonical(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002  (json's own word is ensure_ascii)
-    """Return a value as JSON without spaces, for digests.
+    """Return a value as JSON without spaces between tokens, for digests.
 
     If `ascii` is false, non-ASCII characters are not escaped.
     """
@@ -19,7 +19,7 @@ def canonical(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002  (json'
 
 
 def one_line(value: Any) -> str:
-    """Return a document on one line.
+    """Return a value as one line of JSON.
 
     The line is ASCII, with a space after every colon and comma, and without a newline at the end. This form is also
     used for requests to a server, and for the digests of toolchains and requests.
@@ -28,8 +28,8 @@ def one_line(value: Any) -> str:
 
 
 def indented(value: Any, *, ascii: bool = True) -> bytes:  # noqa: A002
-    """Return the indented form for files that people read.
+    """Return a value as indented JSON, for files that people read.
 
-    The form is indented by two spaces and ends with a newline. `ascii` has the same meaning as in `canonical`.
+    Each level is indented by two spaces. The text ends with a newline. `ascii` has the same meaning as in `canonical`.
     """
     return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=ascii) + "\n").encode()

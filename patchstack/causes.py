@@ -2,8 +2,8 @@
 
 Each code has an entry in docs/troubleshooting.md. The first two digits of a code are its area: 01 command line, 02
 workspace, 03 git, 04 series, 05 engines, 06 builds, 07 gates and evidence, 08 measurements, 09 sync, 10 files, 11 CI. A
-code is never reused. A class that callers catch is defined next to the code that raises it, with a code from the same
-numbering.
+code is never reused. An error class that callers catch is defined next to the code that raises it, with a code from the
+same numbering.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class NoCommonHistory(MissingError):
 
 
 class NotDescended(NotHeldError):
-    """The fork is not based on the pin."""
+    """The fork is not based on the pin, or has no commits after it."""
 
     code = "PS0306"
 

@@ -1,8 +1,8 @@
 """Define the base types of all JSON documents.
 
-The schemas in the reference are generated from these types. A document's first field is its schema, such as
-`patchstack.cost/1`. Fields of a published document are never removed and never change their meaning. New fields may be
-added. Any other change needs a new schema version.
+The schemas in the reference are generated from the subclasses of `Document`. A document's first field is its schema,
+such as `patchstack.cost/1`. Fields of a published document are never removed and never change their meaning. New fields
+may be added. Any other change needs a new schema version.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Printed(Part, frozen=True, kw_only=True):
-    """A value that a command prints on one line."""
+    """A value that is written as JSON, on one line or indented."""
 
     @property
     def line(self) -> str:
-        """Return the document on one line, with sorted keys."""
+        """Return the value as one line of JSON, with sorted keys."""
         return one_line(msgspec.to_builtins(self))
 
     @property
     def indented(self) -> bytes:
-        """Return the document indented, for a file that people read."""
+        """Return the value as indented JSON, for a file that people read."""
         return indented(msgspec.to_builtins(self))
 
 

@@ -1,7 +1,7 @@
 """Define the base classes of errors, and the exit codes.
 
-Every failure that a user can see is a `PatchstackError` with a message, a hint, a code and an exit status. Each raised
-class has its own `code`. The class is defined in `patchstack.causes`, or next to the code that raises it.
+Every failure that a user can see is a `PatchstackError` with a message, a hint, a code and an exit status. Each class
+that is raised has its own `code`. The class is defined in `patchstack.causes`, or next to the code that raises it.
 `ci/error_codes.py` checks that each code has an entry in docs/troubleshooting.md.
 """
 
@@ -44,8 +44,8 @@ class PatchstackError(Exception):
     def render(self, about: str = "", *, coded: bool = False) -> str:
         """Return the text for stderr: `error:`, one line for each problem, and `hint:` after a blank line.
 
-        `about` is the series of the error, if the command handles several series. With `coded`, the text begins with
-        the code, as in `error[PS0407]:`.
+        `about` names the series of the error if the command handles several series. It is empty otherwise. With
+        `coded`, the first word includes the code, as in `error[PS0407]:`.
         """
         word = f"error[{self.code}]" if coded and self.code else "error"
         lines = [f"{word}: {about}: {self.message}" if about else f"{word}: {self.message}"]
@@ -62,7 +62,7 @@ class UsageError(PatchstackError):
 
 
 class ConfigError(PatchstackError):
-    """`patchstack.yaml`, a lock or a patch directory cannot be used."""
+    """A file or directory cannot be used, for example `patchstack.yaml`, a lock or a patch directory."""
 
     exit_code = Exit.USAGE
 

@@ -44,10 +44,10 @@ class Installed:
     """An installation of patchstack.
 
     `source` is a checkout's directory or a PEP 508 URL. It is None if the source is unknown or no longer exists.
-    `editable` applies only to a directory. `extras` are the extras whose packages are all installed. `requirements` are
-    the packages of every extra. `importable` is false for a checkout that runs without being installed. `pip_install`
-    is the command that installs packages into this environment. `uvx` is the command that runs uvx. `program` and
-    `arguments` are from this process's command line.
+    `editable` is true only for a directory that is installed in editable mode. `extras` are the extras whose packages
+    are all installed. `requirements` maps each extra to its packages. `importable` is false for a checkout that runs
+    without being installed. `pip_install` is the command that installs packages into this environment. `uvx` is the
+    command that runs uvx. `program` and `arguments` are from this process's command line.
     """
 
     by: By
@@ -92,14 +92,16 @@ def command_for(installed: Installed, extras: Sequence[str]) -> str:
 
 
 def typed_as() -> str:
-    """Return the command that runs this program from any directory: its name if it is on `PATH`, otherwise its path."""
+    """Return the command that runs this installation from any directory (see `call_of`)."""
     return call_of(here())
 
 
 def call_of(installed: Installed) -> str:
     """Return the command that runs an installation from any directory.
 
-    For a single-run installation, this is a `uvx` or `pipx run` command.
+    For a single-run installation, this is a `uvx` or `pipx run` command. Otherwise, it is `patchstack` if the shell
+    finds this installation's program under that name, or else the path of the program. If the program cannot be started
+    by its path, the command is `python -m patchstack`.
     """
     if installed.by in (By.UVX, By.PIPX_RUN):
         return shlex.join(_once(installed, installed.extras))
@@ -170,8 +172,8 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
 def requirements_of(requires: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the packages of each extra from `Requires-Dist` lines.
 
-    Each package is returned with its version, but without its markers. The extra `dev`, for developing patchstack, is
-    omitted.
+    Each package is returned with its version specifier, but without its markers. The extra `dev`, for developing
+    patchstack, is omitted.
     """
     found: dict[str, list[str]] = {}
     for line in requires:
@@ -194,8 +196,8 @@ def _pip_install(python: Path, prefix: Path) -> str:
     """Return the command that installs packages into this environment.
 
     The command is `uv pip` if the environment has no pip. It is `pip` if the environment is a virtual environment whose
-    pip is on `PATH`. Otherwise it is `python -m pip`, with `--break-system-packages` if the base environment is
-    externally managed (PEP 668).
+    pip is on `PATH`. Otherwise it is `python -m pip`. If the environment is not virtual and is externally managed (PEP
+    668), `--break-system-packages` is added.
     """
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {shlex.quote(str(python))}"
@@ -210,8 +212,8 @@ def _pip_install(python: Path, prefix: Path) -> str:
 def _uvx() -> str:
     """Return the command that runs uvx.
 
-    The command is `uvx` if `uvx` is on `PATH`, or if uv has not set `UV` to its own path. Otherwise it is this path,
-    followed by `tool run`.
+    uv sets the environment variable `UV` to its own path. If `UV` is set and `uvx` is not on `PATH`, the command is
+    this path, followed by `tool run`. Otherwise, it is `uvx`.
     """
     uv = os.environ.get("UV")
     return "uvx" if uv is None or shutil.which("uvx") else f"{shlex.quote(uv)} tool run"
@@ -246,7 +248,7 @@ def _specifier(installed: Installed, extras: Sequence[str]) -> str:
 
 
 def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
-    """Return the command that installs patchstack with these extras for a single run."""
+    """Return the `uvx` or `pipx run` command for patchstack with these extras."""
     start = ["pipx", "run", "--spec"] if installed.by is By.PIPX_RUN else [*shlex.split(installed.uvx), "--from"]
     return [*start, _specifier(installed, extras), NAME]
 

@@ -1,6 +1,7 @@
-"""Run programs without a shell, in a cleaned environment, with time limits.
+"""Run programs without a shell.
 
-`run` kills a program together with its process group. No other module starts processes.
+`run` has a time limit. On a timeout or an exception, it kills the program and the program's process group. No other
+module starts processes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _listeners: list[Callable[[Sequence[str]], None]] = []
 
 
 def tell_programs(listener: Callable[[Sequence[str]], None]) -> Callable[[], None]:
-    """Call a listener with the arguments of every program before the program starts.
+    """Register a listener, which is called with the arguments of every program before the program starts.
 
     Return a function that removes the listener.
     """
@@ -98,14 +99,15 @@ def run(
     on_stderr: Callable[[str], None] | None = None,
     hold: Sequence[int] = (),
 ) -> Finished:
-    """Run a program to its end and return its output.
+    """Run a program to its end, and return its exit status and output.
 
-    `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds. On a timeout or any
-    exception, including Ctrl-C, the program's whole process group is killed. `on_stderr` receives each line of stderr
-    as it arrives. `hold` lists descriptors that the program inherits, so that locks on these descriptors are held until
-    the program ends.
+    `env` is the whole environment (default: `clean_environment()`). `stdin` is the input. `timeout` is in seconds. On a
+    timeout or any exception, including Ctrl-C, the program's whole process group is killed. `on_stderr` receives each
+    line of stderr as it arrives. `hold` lists descriptors that the program inherits, so that locks on these descriptors
+    are held until the program ends.
 
-    Raises `MissingError` if the program is not installed, and `ProgramTimeout` on a timeout.
+    Raises `MissingError` if the program is not installed or `cwd` is not a directory, `UsageError` if an argument is
+    not valid, `OSError` if the program cannot be started for another reason, and `ProgramTimeout` on a timeout.
     """
     _tell(args)
     try:
@@ -245,11 +247,11 @@ def start(
 ) -> Child:
     """Start a program and return at once.
 
-    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors. The
-    program receives copies of them. None means /dev/null. Each of the three may also be `PIPE`.
+    `env` is the whole environment (default: `clean_environment()`). Each of `stdin`, `stdout` and `stderr` is a
+    descriptor, `PIPE`, or None for /dev/null. The program receives a copy of a descriptor. `stderr` may also be a file.
 
-    Raises `OSError` or `ValueError` if the program cannot be started. The caller reports the error, because it knows
-    the purpose of the program.
+    Raises `OSError` or `ValueError` if the program cannot be started. The caller reports the error, because only the
+    caller knows the purpose of the program.
     """
     _tell(args)
     return Child(

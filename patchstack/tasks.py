@@ -37,7 +37,7 @@ stored."""
 
 
 class Task:
-    """One part of the work in progress. Only `task` creates a task, and the code in its block reports the progress.
+    """One part of the work in progress. Only the function `task` creates tasks.
 
     `name` describes the work (`verify paged`). Tasks with the same `key` take about the same time, so the duration of
     one task is the estimate for the next task. `done` of `total` items are done. `total` is 0 if the number of items is
@@ -138,7 +138,7 @@ def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
 def longest(durations: Sequence[tuple[str, float]]) -> str | None:
     """Return a note that names the slowest of several tasks, such as `greedy took 41 s of 63 s`.
 
-    Return None if all tasks were quick, or if there is only one.
+    Return None if there are fewer than two tasks, or if they took at most `PATIENCE` seconds in total.
     """
     total = sum(seconds for _, seconds in durations)
     if len(durations) < 2 or total <= PATIENCE:

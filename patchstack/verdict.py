@@ -34,8 +34,8 @@ def exit_code(verdicts: Iterable[Verdict]) -> Exit:
 def verdict_line(what: str, verdicts: Sequence[Verdict], excused: Sequence[Verdict] | None = None) -> str:
     """Return the last line of a command's output.
 
-    The line contains the overall verdict and the count of each verdict. `excused` contains the same verdicts, but with
-    PASS in place of each verdict that does not count. If it is given, it determines the overall verdict.
+    The line contains the overall verdict, `what`, and the count of each verdict. `excused` contains the same verdicts,
+    but with PASS in place of each verdict that does not count. If it is given, it determines the overall verdict.
     """
     codes = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}
     whole = codes.get(exit_code(verdicts if excused is None else excused), Verdict.INVALID)

@@ -58,8 +58,8 @@ def _tensors() -> Iterator[tuple[str, int, int]]:
 def _weights(name: str, columns: int, rows: int, seed: int) -> list[float]:
     """Return random weights for one tensor.
 
-    The weights are between -scale and scale. The weights of a norm are larger by 1. Intermediate results are
-    rounded to 32 bits, like a C++ float.
+    The weights are distributed uniformly around 0, or around 1 for a norm. Intermediate results are rounded to 32 bits,
+    like a C++ float.
     """
     norm = name.endswith("_norm")
     scale = _float32(0.1 if norm else math.sqrt(_float32(3.0 / (1 if name == "tok_embd" else columns))))

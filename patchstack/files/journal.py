@@ -149,14 +149,14 @@ class _Step:
 
 
 def unfinished(directory: Path) -> bool:
-    """Return whether a killed run left a journal in the directory."""
+    """Return whether the directory contains the journal of an unfinished run."""
     return os.path.lexists(directory / STAGE / _JOURNAL)
 
 
 def install(directory: Path, changes: Sequence[Change]) -> None:
     """Write all changes, or none if one of them cannot be written.
 
-    The caller must hold the lock of the directory.
+    The caller must hold the lock of the directory. If undoing the changes fails too, the journal is kept for `resume`.
 
     Raises `UsageError` if `STAGE` exists and was not created by patchstack, and `MissingError` if writing fails.
     """
@@ -184,9 +184,9 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
 
 
 def resume(directory: Path) -> int:
-    """Finish the changes of a killed run, and return the number of changed paths.
+    """Finish the changes of an unfinished run, and return the number of paths in its journal.
 
-    Return 0 if there is nothing to finish.
+    Return 0 if there is no journal.
 
     Raises `UsageError` if a different process is changing the directory, `ConfigError` if the journal is not valid, and
     `MissingError` if writing fails.
@@ -212,7 +212,10 @@ def resume(directory: Path) -> int:
 
 
 def _clear(stage: Path) -> None:
-    """Remove a leftover staging directory. Raises `UsageError` if patchstack did not create it."""
+    """Remove a leftover staging directory.
+
+    An empty directory is removed too. Raises `UsageError` if the path is anything else.
+    """
     if os.path.lexists(stage):
         if stage.is_symlink() or not (stage / _MARK).is_file():
             if stage.is_dir() and not stage.is_symlink() and not any(stage.iterdir()):
@@ -333,7 +336,7 @@ def _is_step(entry: Any) -> bool:
 
 
 def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
-    """Raise `ConfigError` if the journal contains a path that must not be changed.
+    """Raise `ConfigError` if a path in the journal must not be changed.
 
     Such a path is outside the directory, passes through a link, or belongs to git or to the staging directory.
     """
@@ -373,7 +376,10 @@ def _mode(old: Path, executable: bool) -> int:
 
 
 def _prune(directory: Path, parent: Path) -> None:
-    """Remove directories that the change left empty, as git does."""
+    """Remove `parent` and the directories above it if they are empty, as git does.
+
+    `directory` itself is not removed.
+    """
     while parent != directory:
         try:
             parent.rmdir()

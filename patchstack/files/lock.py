@@ -111,8 +111,8 @@ def _is_still(file: Path, descriptor: int) -> bool:
 GRACE = 2.0
 """How long to wait for the lock of a directory, in seconds.
 
-The process that took the lock may have been killed. Its lock remains held while a child process that it just created
-still has the descriptor: until the child process executes its program.
+If the holder of the lock is killed just after it created a child process, the child process keeps the lock until it
+executes its program.
 """
 
 

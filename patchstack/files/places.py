@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CachePlaces:
-    """The caches of a user, each in its own directory below `root`."""
+    """The caches of a user. Each is a directory or a file below `root`."""
 
     root: Path
 

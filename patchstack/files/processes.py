@@ -192,8 +192,9 @@ def tag() -> str:
 def here() -> str:
     """Return the id of the place where this process's number is valid, as 8 hexadecimal digits.
 
-    The id is a digest of the host name, the boot id and the PID namespace. If the boot id or the namespace is unknown,
-    the id is random, so that only the age of a file counts.
+    On Linux, the id is a digest of the host name, the boot id and the PID namespace. On macOS, it is a digest of the
+    host name and the boot session. If these values are unknown, the id is random, so that only the age of a file
+    counts.
     """
 
     boot, namespace = boot_id(), pid_namespace()
@@ -222,8 +223,9 @@ def left_behind(tagged: str, path: Path) -> bool:
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
     """Return whether a process counts as ended.
 
-    `place` is None if the file name comes from an earlier version. `silent` is the time since the process last wrote,
-    in seconds. If a new process has the same number, the old process counts as running.
+    `silent` is the time since the process last wrote, in seconds. In this place, a process counts as ended if its
+    number is not in use. In a different place, only `silent` counts. If `place` is None, because the tag is from an
+    earlier version, both conditions are checked.
     """
     if place == here():
         return not _in_use(pid)

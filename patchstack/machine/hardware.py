@@ -82,7 +82,7 @@ class Hardware:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """What results of this machine prove about a GB10, as sentences."""
+        """Sentences that say what a test on this machine proves about a GB10."""
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:
@@ -90,7 +90,7 @@ class Hardware:
 
         The line is part of the keys of observations. It contains the platform, the processor, the driver, and the GPUs
         with their capabilities and MIG instances. If the GPUs cannot be listed, it contains `gpu unreadable` instead of
-        driver and GPUs.
+        the driver and the GPUs.
         """
         if self.gpu_problem:
             gpus = ["gpu unreadable"]
@@ -103,7 +103,10 @@ class Hardware:
 
 
 def hardware(ask: Ask) -> Hardware:
-    """Probe a machine and return its hardware. Raises `MissingError` if the machine does not answer."""
+    """Probe a machine and return its hardware.
+
+    Raises `MissingError` if the machine does not answer, or if the output of the probe is incomplete.
+    """
     return read_hardware(probe(ask))
 
 

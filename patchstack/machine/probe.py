@@ -137,9 +137,9 @@ def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
 
 
 def number(field: str) -> float | None:
-    """Return the number in a field of nvidia-smi, without its unit.
+    """Return the number at the start of a text, without the unit that follows it.
 
-    Return None for a field such as `[N/A]`, `[Not Supported]` or `ERR!`.
+    Return None for a text without a number, such as nvidia-smi's `[N/A]`, `[Not Supported]` or `ERR!`.
     """
     try:
         return float(field.split()[0])

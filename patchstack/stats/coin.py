@@ -25,26 +25,29 @@ from math import comb
 
 
 def e_value(n: int, k: int) -> float:
-    """Return E for k wins in n tosses. E is 1.0 if n is 0. Raises `ValueError` if k is not between 0 and n."""
+    """Return the e-value of k wins in n tosses: 1.0 if n is 0. Raises `ValueError` if k is not between 0 and n."""
     if not 0 <= k <= n:
         raise ValueError(f"k must be between 0 and {n}, not {k}")
     return _of(n)[k]
 
 
 def exact(n: int, k: int) -> Fraction:
-    """Return E for k wins in n tosses as an exact fraction."""
+    """Return the e-value of k wins in n tosses as an exact fraction."""
     return Fraction(sum(comb(n + 1, j) for j in range(k + 1)), (n + 1) * comb(n, k))
 
 
 @functools.cache
 def least_wins(n: int, alpha: float) -> int | None:
-    """Return the smallest number of wins in n tosses for which E reaches 1/alpha, or None if n wins are not enough."""
+    """Return the smallest number of wins in n tosses whose e-value is at least 1/alpha.
+
+    Return None if n wins are not enough.
+    """
     return next((k for k, value in enumerate(_of(n)) if value * alpha >= 1), None)
 
 
 @functools.cache
 def least_tosses(alpha: float) -> int:
-    """Return the smallest number of tosses for which E reaches 1/alpha if every toss is won."""
+    """Return the smallest number of tosses whose e-value is at least 1/alpha if every toss is won."""
     n = 1
     while _of(n)[n] * alpha < 1:
         n += 1
@@ -53,7 +56,7 @@ def least_tosses(alpha: float) -> int:
 
 @functools.cache
 def _of(n: int) -> tuple[float, ...]:
-    """Return E for 0, 1, …, n wins in n tosses.
+    """Return the e-values of 0, 1, …, n wins in n tosses.
 
     Each binomial coefficient is computed from the previous coefficient, so the tables for all n up to 1000 take only
     0.25 s in total.

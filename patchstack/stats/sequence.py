@@ -2,7 +2,7 @@
 
 For a pair, x is ln(B/A). The coin s is +1 if B ran second, and −1 if A ran second. v is the predicted effect of running
 second (see `slot`). If the true effect of B is b, the remainder x − b comes from the machine alone. Given all earlier
-pairs, sign(x − b − s·v) is then a fair coin, whatever the machine does, as long as the machine does not know s.
+pairs, the sign of x − b − s·v is then a fair coin. This holds for every machine that does not know s.
 
 The statement "the effect is above b" wins a pair if x − s·v > b. A tie counts as a loss. The module `coin` computes
 the e-value from the wins. The statement is proven once its e-value has reached 1/alpha after any pair.
@@ -52,11 +52,11 @@ class Evidence:
         return len(self.cleaned)
 
     def above(self, bound: float) -> tuple[float, ...]:
-        """Return, for each pair, the largest e-value so far of the statement "the effect is above `bound`"."""
+        """Return one value per pair: the largest e-value so far of the statement "the effect is above `bound`"."""
         return _running([one > bound for one in self.cleaned])
 
     def below(self, bound: float) -> tuple[float, ...]:
-        """Return, for each pair, the largest e-value so far of the statement "the effect is below `bound`"."""
+        """Return one value per pair: the largest e-value so far of the statement "the effect is below `bound`"."""
         return _running([one < bound for one in self.cleaned])
 
     def wins(self, bound: float, *, above: bool) -> int:
@@ -73,8 +73,9 @@ class Evidence:
     def interval(self, alpha: float) -> Interval:
         """Return the confidence interval of the effect.
 
-        The error rate of each side is alpha, over all pairs so far. `low` is above b if and only if "the effect is
-        above b" is proven. `high` is below b if and only if "the effect is below b" is proven.
+        The error rate of each side is at most alpha, even if the interval is computed after every pair. `low` is above
+        b if and only if "the effect is above b" is proven. `high` is below b if and only if "the effect is below b" is
+        proven.
         """
         low, high = -math.inf, math.inf
         ordered: list[float] = []

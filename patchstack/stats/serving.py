@@ -89,7 +89,7 @@ class Stream:
     def token_gaps(self) -> tuple[float, ...] | None:
         """Inter-token latencies (ITL), in ns.
 
-        Each inter-chunk latency is divided by the number of tokens in its second chunk. The result occurs once for each
+        Each inter-chunk latency is divided by the number of tokens in the later chunk. The result occurs once for each
         of these tokens. None if the number of tokens in a chunk is unknown.
         """
         counts = self.chunk_tokens
@@ -131,7 +131,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notebook:
-    """The rates and times of a run, as the client in one fork's notebook names and computes them.
+    """The rates and times of a run, with the names and formulas of one fork's notebook.
 
     Rates are in tokens per second, times in seconds. `decode_agg_tps` can exceed the highest rate that the streams
     reached together, because it counts all tokens but its window begins only when the last prefill ends.
@@ -147,7 +147,7 @@ class Notebook:
 
 
 def decode_agg(tokens: int, wall: float, ttft_max: float) -> float:
-    """Return `decode_agg_tps`: tokens / (wall − ttft_max).
+    """Return `decode_agg_tps`: tokens / (wall − ttft_max). Times are in seconds.
 
     Raises `ValueError` if `wall` is not greater than `ttft_max`.
     """
@@ -162,7 +162,7 @@ def wall_of(streams: Sequence[Stream]) -> float:
 
 
 def notebook(streams: Sequence[Stream]) -> Notebook | None:
-    """Return the notebook's rates and times for streams.
+    """Return the rates and times of a run from its streams (see `Notebook`).
 
     Return None if there are no streams, or if a number of generated tokens is unknown.
     """

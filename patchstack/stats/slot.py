@@ -21,9 +21,12 @@ UNTOUCHED = 4
 
 
 def without_slot(xs: Sequence[float], coins: Sequence[int]) -> list[float]:
-    """Return x − s·v for each pair, with v predicted from the earlier pairs.
+    """Return ln(B/A) of each pair, without the predicted effect of running second.
 
-    Later pairs do not change earlier results. Raises `ValueError` unless each x has a coin of +1 or −1.
+    `xs` contains ln(B/A) of each pair. `coins` contains +1 for a pair in which B ran second, and -1 for a pair in which
+    A ran second. A prediction uses only earlier pairs, so later pairs do not change earlier results.
+
+    Raises `ValueError` if the numbers of values and coins differ, or if a coin is not +1 or -1.
     """
     if len(xs) != len(coins) or any(coin not in (1, -1) for coin in coins):
         raise ValueError("each pair needs a coin, which is +1 or -1")

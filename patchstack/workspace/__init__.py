@@ -1,6 +1,6 @@
-"""Read and check `patchstack.yaml` once.
+"""Read, validate and change `patchstack.yaml`.
 
-All problems are reported together, each with its line number.
+All problems in the settings are reported together, each with its line number.
 """
 
 from patchstack.workspace.model import (

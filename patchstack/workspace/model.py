@@ -166,7 +166,7 @@ class Workspace:
     def words_file(self) -> Path:
         """The file from which the settings were read.
 
-        The paths of other files in the settings are relative to its directory.
+        The paths of other files in the settings are relative to the directory of this file.
         """
         return self.words or self.path
 

@@ -134,7 +134,8 @@ class Node:
     def commands(self, key: str) -> tuple[tuple[str, ...], ...]:
         """Return a list of commands, each as a list of words.
 
-        In the file, a command is a list of words or a string. Strings are split into words as in a shell.
+        In the file, a command is a list of words or a string. Strings are split into words as in a shell. Other entries
+        are reported.
         """
         import shlex
 
@@ -157,7 +158,7 @@ class Node:
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
         """Return the names and values of a mapping as pairs of strings.
 
-        `true` becomes ON and `false` becomes OFF, as in CMake.
+        `true` becomes ON and `false` becomes OFF, as in CMake. Values that are lists, mappings or empty are reported.
         """
         node = self.mapping(key)
         found = []

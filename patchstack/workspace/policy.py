@@ -19,7 +19,7 @@ from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})
-"""The keys of a series whose values come from the head. All other keys are policy."""
+"""The keys of a series that the head may set. The values of all other keys come from the trusted file."""
 _KEPT_HERE = ("ledger", "evidence", ".patchstack")
 """The directories next to the workspace file that commands read and write."""
 _NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})

@@ -58,8 +58,8 @@ def add_series(path: Path, config: SeriesConfig) -> None:
 def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
     """Change the pin of a series, and also its `fork_ref` if a new one is given.
 
-    All other bytes of the file are preserved. Raises `ConfigError` if the file cannot be used, or if one of these
-    values has an unsupported form.
+    All other bytes of the file are preserved. Raises `ConfigError` if the file cannot be used, or if an old value is
+    written in an unsupported form.
     """
     wanted = {"pin": pin} if fork_ref is None else {"pin": pin, "fork_ref": fork_ref}
     with path.open(encoding="utf-8", newline="") as file:
@@ -88,8 +88,8 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
 def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequence[str]], note: str) -> None:
     """Write the recorded sites of a check to a workspace file.
 
-    `sites` maps each file to its sites. `note` states when and why they were recorded. All other settings are
-    preserved. Raises `ConfigError` if the file cannot be used, or has no such check.
+    `sites` maps each file to its sites (see `patchstack.checks.kinds.sites`). `note` states when and why the sites were
+    recorded. All other settings are preserved. Raises `ConfigError` if the file cannot be used, or has no such check.
     """
     from io import StringIO
 

@@ -18,9 +18,9 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""The reasons for low clocks that indicate heat or lack of power.
+"""The bits of a reason mask for reduced clocks that mean heat or lack of power.
 
-Other reasons are settings or an idle GPU. The power cap is not included, because a GPU under load normally reaches it,
+Other bits mean a setting or an idle GPU. The power cap is not included, because a GPU under load normally reaches it,
 and some idle GPUs report it too.
 """
 _CAP = 0x4
@@ -144,8 +144,8 @@ def _apps(said: Reply | None) -> tuple[App, ...] | None:
 def _busy(parts: Parts, cpus: int | None) -> float | None:
     """Return the mean number of busy CPUs between two readings of /proc/stat.
 
-    Return None if a reading is missing. The first fields of the `cpu` line are user, nice, system, idle, iowait, irq,
-    softirq and steal, in ticks. Source: proc(5).
+    Return None if a reading is missing, or if `cpus` is None. The first fields of the `cpu` line are user, nice,
+    system, idle, iowait, irq, softirq and steal, in ticks. Source: proc(5).
     """
     before, after = (_ticks(parts.get(name)) for name in ("stat", "stat_later"))
     if before is None or after is None or cpus is None or sum(after) <= sum(before):

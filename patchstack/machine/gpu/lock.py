@@ -145,8 +145,8 @@ def look(
 ) -> tuple[Holder, ...]:
     """Return the state of the lock, one `Holder` for each of its directories. Writes nothing.
 
-    `tokens` are the tokens of locks that this process has. After `stale` seconds without a heartbeat, a lock can
-    expire.
+    `tokens` are the tokens of locks that this process has. If the owner's process cannot be inspected, its lock expires
+    after `stale` seconds without a heartbeat.
     """
     files, now = _read(ask, places)
     return tuple(holder_of(file, now, tokens=(*tokens, *_inherited()), stale=stale) for file in files)
@@ -324,7 +324,7 @@ class Held:
         return True
 
     def _live(self) -> None:
-        """Write heartbeats until the lock is released."""
+        """Write heartbeats until the lock is released, or until another process has taken it."""
         good = time.monotonic()
         while not self._ended.wait(self._beat):
             try:

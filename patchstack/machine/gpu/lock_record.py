@@ -1,4 +1,4 @@
-"""Write and read the owner file of a GPU lock, and decide whether its owner is alive.
+"""Format and parse the owner file of a GPU lock, and decide whether its owner is alive.
 
 The file is `owner` in the lock's directory. Its first line has the format of hand-written scripts: `FREE
 released-by-NAME EPOCH` if nobody has the GPU, otherwise the name of the owner. patchstack adds a line of JSON that
@@ -149,17 +149,17 @@ def process_here(owner: Owner) -> str | None:
 
 
 def taken_line(owner: Owner) -> str:
-    """Return the first line of a taken lock, without the time at its end."""
+    """Return the first line of an owner file for a taken lock, without the time at the end of the line."""
     return f"{_MARK}{_word(owner.user)}@{_word(owner.host)}:{owner.pid}:{_word(owner.purpose)}"
 
 
 def free_line(owner: Owner | None) -> str:
-    """Return the first line of a released lock, without the time at its end."""
+    """Return the first line of an owner file for a released lock, without the time at the end of the line."""
     return f"FREE released-by-patchstack{'-' + _word(owner.purpose) if owner is not None else ''}"
 
 
 def record_line(owner: Owner) -> str:
-    """Return the second line of a taken lock."""
+    """Return the second line of an owner file for a taken lock: the owner as JSON."""
     return one_line({"schema": SCHEMA, **{name: getattr(owner, name) for name in Owner.__slots__}})
 
 

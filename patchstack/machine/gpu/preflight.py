@@ -115,7 +115,7 @@ def preflight(
     held: Held | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Preflight:
-    """Check the machine.
+    """Check whether the machine is ready, and return the results of all checks.
 
     If every failed check may soon pass, the checks are repeated for up to `wanted.settle` seconds. `held` is the lock
     that the caller has, if any. `tell` receives a message before the first wait. Raises `UsageError` if `wanted.allow`
