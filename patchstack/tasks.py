@@ -1,6 +1,6 @@
 """Report the slow parts of a command to a watcher, which shows the progress.
 
-Without a watcher, a task takes almost no time.
+Without a watcher, reporting takes almost no time.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def task(name: str, *, key: str = "", announced: bool = False) -> Iterator[Task]
 
 
 def counted(items: Iterable[Item], one: Task, total: int, say: Callable[[Item], str]) -> Iterator[Item]:
-    """Yield the items and count them in the task. `say` returns a short description of the work on an item."""
+    """Yield the items, and set the progress of the task `one` before each item. `say` describes the work on an item."""
     for number, item in enumerate(items):
         one.at(number, total, say(item))
         yield item

@@ -23,7 +23,7 @@ class CachePlaces:
 
     @property
     def formatted(self) -> Path:
-        """Digests of formatted commits, by the options of `format-patch`."""
+        """Digests of the patches that git wrote for commits, by repository and format options."""
         return self.root / "formatted"
 
     @property

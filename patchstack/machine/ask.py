@@ -144,7 +144,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
     """Return the way to run programs on the machine of an engine.
 
     The programs run directly on this machine for a local engine, over ssh for an engine with an ssh URL, and otherwise
-    in a container. `open_another` opens the same engine again.
+    in a container. `open_another` opens the same engine again. `image` and `gpus` apply only to a container.
 
     Raises `UsageError` if a container is needed and `image` is None.
     """

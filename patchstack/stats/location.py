@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
-    """Return the median of the means of all pairs of values. Each value also forms a pair with itself.
+    """Return the median of all pair means. A pair consists of two of the values, or of one value twice.
 
     Raises `ValueError` if there are no values. Source: Hodges and Lehmann, "Estimates of location based on rank tests"
     (1963).

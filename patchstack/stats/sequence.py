@@ -88,7 +88,7 @@ class Evidence:
 
 
 def pairs_needed(wins: int, pairs: int, alpha: float, *, most: int = 1000) -> int | None:
-    """Return the total number of pairs that a proof of a statement needs.
+    """Return how many pairs a proof needs in total, including the pairs so far.
 
     The share of wins is assumed to stay the same. `wins` and `pairs` are the numbers so far. If `pairs` is 0, all pairs
     are assumed to be won. Return None if `most` pairs are not enough.

@@ -18,7 +18,7 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""The bits of a reason mask for reduced clocks that mean heat or lack of power.
+"""The bits that report reduced clocks because of heat or lack of power.
 
 Other bits mean a setting or an idle GPU. The power cap is not included, because a GPU under load normally reaches it,
 and some idle GPUs report it too.
