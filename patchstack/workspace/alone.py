@@ -1,4 +1,4 @@
-"""Lock a workspace while a command decides on candidates.
+"""Lock a workspace while a command changes its mirror or its ledger.
 
 Only one process at a time holds the lock. A waiting process shows the owner of the lock.
 """
