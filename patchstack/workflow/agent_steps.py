@@ -31,8 +31,9 @@ BYTES_A_TOKEN = 4
 class Prompt:
     """The tokens of a prompt.
 
-    `user_starts` are the positions of user messages. `tail` is the position of the messages after the last answer.
-    `images` contains the start and the end of each image. The end is the position after its last token.
+    All positions are counted in tokens. `user_starts` are the positions at which user messages start. `tail` is the
+    position at which the messages after the last answer start. `images` contains the start and the end of each image.
+    The end is the position after its last token.
     """
 
     tokens: tuple[int, ...]
@@ -104,7 +105,8 @@ class ServerTokens:
     """A running llama-server renders and tokenizes the prompts, with `/apply-template` and `/tokenize`.
 
     `image_tokens` is the token count of an image. If it is None, the count is computed: the text's tokens are
-    subtracted from the total in the log, and the rest is divided by the number of images.
+    subtracted from the total in the log, and the rest is divided by the number of images. If the log lacks the total,
+    the last computed count is used.
     """
 
     unit = "tokens of the server's tokenizer"
@@ -272,8 +274,10 @@ def _number(data: bytes, count: int) -> list[int]:
 class AgentStep:
     """A step of an agent.
 
-    `total` is the number of prompt tokens, and `cached` the number of reused tokens. `cached` is measured if the log
-    contains it. Otherwise, it is predicted from the prompt.
+    `total` is the number of prompt tokens. `cached` is the number of reused tokens from the log or, if the log lacks
+    it, the number `predicted` from the prompts. If neither is known, `cached` is 0. `action` is the time in seconds
+    that the agent took before this step. `blame` is the first change of an earlier message. `lost` is the number of
+    tokens that were not reused because of this change.
     """
 
     record: Record
@@ -295,7 +299,8 @@ class Way:
     """An alternative to what the log shows, with its cost.
 
     `processed` is the number of tokens to process. `bytes` is the maximum size of KV cache, checkpoints and recurrent
-    state. `assumption` is the condition under which these figures are valid.
+    state. It is None if the server was not simulated. `assumption` is the condition under which these figures are
+    valid.
     """
 
     name: str
@@ -323,7 +328,13 @@ class AgentRun:
 def follow(
     log: Log, layout: Layout, options: ServerOptions, tokens: Tokens, *, last_images: int = 3, image_tokens: int = 0
 ) -> AgentRun:
-    """Follow an agent through a log. Raises `UsageError` for a step with neither a prompt nor timings."""
+    """Follow an agent through a log.
+
+    `last_images` is the number of images that the alternative with images at the end keeps. `image_tokens` is the token
+    count of an image. It is needed for this alternative if the log lacks prompts.
+
+    Raises `UsageError` if some steps have neither a prompt nor timings. Also raises the errors of `tokens`.
+    """
     records = log.records
     prompts = [tokens.prompt(one) if one.messages is not None or one.prompt is not None else None for one in records]
     if not known_totals(records) and any(one is None for one in prompts):

@@ -90,7 +90,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """The machine and directory of a comparison."""
+    """The machine on which a comparison runs, and the places where its plan and its observations are stored.
+
+    `allow` lists the preflight checks that may fail. `image` is the container image of the programs. `library_path` is
+    the library path of the programs. If `image` or `library_path` is None, a stored build uses its own.
+    """
 
     connection: Connection
     comparisons: Path
@@ -153,8 +157,10 @@ def programs_named(what: str, where: Where) -> Programs:
 def make_plan(wanted: Wanted, where: Where) -> Plan:
     """Make a plan. Only queries of the machine are run, and nothing is written.
 
-    Raises `UsageError` if both sides are equal, for a switch that no program of side B contains, and for a workload
-    without primary rows. Also raises the errors of `programs_named`.
+    Raises `UsageError` for sides that cannot be compared, for a variable that loads a profiler, for a switch that no
+    program of side B contains, and for a workload without primary rows. The sides may be equal only if `wanted.noise`
+    is true. Raises `MissingError` if a side lacks the program of the workload. Also raises the errors of
+    `programs_named`.
     """
     a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
     if a.gpus != b.gpus:
@@ -225,8 +231,8 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
 def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progress]:
     """Run pairs until the outcome is decided, and yield the state after each pair.
 
-    The plan is written first. An existing plan is continued. With `whole`, the maximum number of pairs is run even if
-    the outcome is decided earlier. The last state contains the outcome.
+    The plan is written first. Runs that already exist are not repeated. At most `plan.most` pairs are run. With
+    `whole`, this number of pairs is run even if the outcome is decided earlier. The last state contains the outcome.
 
     Raises the errors of `open_runner` and `run_pairs`. `NotJudged` is not raised: it becomes the `failure` of the last
     state.
@@ -292,9 +298,10 @@ def expected_words(plan: Plan) -> str:
 
 @contextlib.contextmanager
 def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
-    """Open the programs of a plan on a suitable machine.
+    """Open the programs of a plan, and lock the machine for the comparison.
 
-    Raises `UsageError` if the programs differ from those in the plan.
+    Raises `UsageError` if the programs or the machine differ from those in the plan. Also raises the errors of
+    `open_runner`.
     """
     chosen = [_again(side, where) for side in (plan.a, plan.b, plan.reference)]
     a, b, reference = chosen
@@ -417,7 +424,7 @@ def _remember(plan: Plan, run: PairRun) -> None:
 
 
 def reference_name(plan: Plan) -> str:
-    """Return the name of the reference runs: a short digest of programs, model and arguments."""
+    """Return the name of the reference runs: a short digest of their programs, models and arguments."""
     import hashlib
 
     from patchstack.canonical import canonical

@@ -42,8 +42,8 @@ class BroughtGate:
     """A gate that a patch adds.
 
     `named` is its name in the trailer of the patch. If the gate cannot be run, `gate` is None and `problem` is the
-    reason. `suite` and `entry` are its suite and its entry in the change's workspace file. `files` maps the files that
-    the entry names to their contents.
+    reason. `suite` is the suite that contains the gate in the change's workspace file, and `entry` is the gate's entry
+    there. `files` contains the content of each file that the entry names, by path.
     """
 
     named: str
@@ -100,8 +100,8 @@ def run_brought(
 def no_sandbox(about: About) -> str | None:
     """Return the reason why an engine may not run the gates of a change, or None if it may.
 
-    Only an engine with a sandbox may run them. If the user names an engine without one, this choice is meant for the
-    build. It does not make the gates of the change trusted.
+    Only an engine with a sandbox may run them. The user may name an engine without a sandbox for the build. The gates
+    of the change are not trusted even then.
     """
     if about.isolated:
         return None
@@ -142,7 +142,7 @@ def read_brought(workspace: Workspace, named: str) -> BroughtGate:
 def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
     """Return the suite and the gate's entry in a workspace file, or the problem as a sentence.
 
-    Nothing else in that file is trusted.
+    Nothing else in this file is used, because the file is not trusted.
     """
     document = read_yaml(path, comments=False)
     suites = document.get("suites") if isinstance(document, Mapping) else None
@@ -162,8 +162,8 @@ def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
 def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str:
     """Read the file that a string in an entry names, and add its content to `files`.
 
-    Return the problem, or an empty string. Only files of the workspace are read. A path outside the workspace is always
-    refused. If the policy contains the file too, the policy's content is used.
+    Return the problem, or an empty string. A string that names no file is ignored. A path outside the workspace is
+    refused. If the file also exists next to the policy's workspace file, the policy's content is used.
     """
     if not text or len(text) > 255 or "\0" in text or "\n" in text:
         return ""

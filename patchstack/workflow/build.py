@@ -53,7 +53,10 @@ class BuildOrder:
 def source_of(
     directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: str | None
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the tree to build: a directory, or a series up to a patch.
+    """Return the source to build, and its series.
+
+    With `directory`, the source is this directory, and there is no series. Otherwise, the source is the series up to
+    the patch `at`, or the whole series if `at` is None.
 
     Raises `UsageError` if several series exist but none is named.
     """

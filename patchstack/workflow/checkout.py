@@ -26,9 +26,10 @@ from patchstack.workspace import SeriesConfig, is_url
 class CheckoutOrder:
     """The directory and name of the branch, and the patches that it contains.
 
-    The branch contains all patches up to `at`, or only the patch `patch` on the pin. `at` and `patch` are numbers or
-    names. If `clone` is set, a work tree of this repository is added in `directory`. Otherwise, a new repository is
-    created there. If `branch` is None, the branch has the same name as in the fork.
+    The branch contains all patches up to `at`, or only the patch `patch` on the pin. If both are None, the branch
+    contains all patches. `at` and `patch` are numbers or names. If `files` is false, no files are checked out. If
+    `clone` is set, `directory` becomes a new work tree of that repository. Otherwise, a new repository is created in
+    `directory`. If `branch` is None, the branch has the same name as in the fork.
     """
 
     directory: Path

@@ -50,7 +50,9 @@ def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tupl
 def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) -> Check:
     """Write the sites found by a check to the workspace file, and return the check.
 
-    The reason and the date are written too. Raises `UsageError` for a kind of check that has no sites. Raises
+    The reason `why` and the date are written too.
+
+    Raises `UsageError` for an unknown check, for a kind of check that has no sites, and for an empty reason. Raises
     `NotHeldError` if the check found no sites or could not be judged.
     """
     row = next((one for one in rows if one.check.name == name), None)

@@ -172,11 +172,12 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 def one_threshold(
     threshold: float | None, share: float | None, *, all_f32: bool, all_bf16: bool
 ) -> tuple[float | None, float | None]:
-    """Return the requested threshold or share.
+    """Return the requested threshold and the requested share. One of them is None.
 
-    If none was requested, return (0, None), which means that all heads stay in f32.
+    A threshold of 0 means that all heads stay in f32. It is the default, and the result for `all_f32`. The result for
+    `all_bf16` is an infinite threshold.
 
-    Raises `UsageError` if more than one was requested, and for a threshold below 0.
+    Raises `UsageError` if more than one of the four options is used, and for a threshold below 0.
     """
     asked = [threshold is not None, share is not None, all_f32, all_bf16]
     if sum(asked) > 1:

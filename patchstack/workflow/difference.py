@@ -1,6 +1,7 @@
 """Apply the difference method to real programs.
 
-llama-batched-bench runs at two lengths. The rate is computed from the additional tokens.
+llama-batched-bench, or a command of another engine, generates two different numbers of tokens. The rate is computed
+from the additional tokens and the additional time.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def measure_command(
 
     The times are wall times on this machine. `{tokens}` in the command's arguments is replaced by the number of
     generated tokens. Raises `UsageError` if the command lacks `{tokens}` or starts a profiler, or if the second length
-    is not greater than the first. Raises `NotJudged` for a run that fails, and the errors of starting the command.
+    is not greater than the first. Raises `NotJudged` for a run that fails or prints that a profiler ran. Also raises
+    the errors of starting the command.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="for example --tokens 16,64")

@@ -118,8 +118,8 @@ class ProgramsRequest:
     def engine_spec(self) -> str | None:
         """Return the engine to open.
 
-        This is the named engine, or else the engine of the named build, or this host for a directory. None means the
-        engine of the workspace.
+        If the user named an engine, return it. Otherwise, return the engine of the requested build, `host` for a
+        directory, or None for the current build of the series. None means the engine of the workspace.
         """
         if self.engine is not None or (self.build is None and self.directory is None):
             return self.engine
@@ -213,10 +213,10 @@ def prepare_suite(
 ) -> Iterator[Prepared]:
     """Open a runner for a suite on a suitable machine.
 
-    The runner reuses the observations of this machine and the recorded evidence that counts. With `partly`, the machine
-    may lack a suitable GPU. With `offline`, no image is built.
+    The runner reuses the observations of this machine and the evidence in `recorded`. With `partly`, the runner has no
+    GPU if the machine is not fit or its GPU is in use. With `offline`, no image is built.
 
-    Raises `UsageError` for a container engine without an image. Raises `NotFit` and `GpuTaken`.
+    Raises `UsageError` for a container engine without an image. Also raises the errors of `open_runner`.
     """
     about = connection.engine.about()
     programs, what = meant.on(about, image)
@@ -271,7 +271,7 @@ def record_gate(
     """Run a suite from `suite_to_record`, and write the gate's result as its reference.
 
     The reference is written into the workspace file at `path`, with date and reason. `told` is called with each gate's
-    judgement and its time in seconds.
+    judgement and its time in seconds. Return the written references.
 
     Raises `NotHeldError` if the gate has no usable result, or if nothing proves that the model is still the same.
     """

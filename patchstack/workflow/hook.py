@@ -49,8 +49,8 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
 
     `command` is the command line of patchstack.
 
-    Raises `UsageError` if the fork is not a clone on this machine, or if the clone already has a different hook of this
-    name.
+    Raises `UsageError` if the fork is not a clone on this machine, or if the clone already has a `commit-msg` hook that
+    patchstack did not install.
     """
     if config.fork is None or is_url(config.fork):
         hint = "set fork: and fork_ref: in patchstack.yaml"

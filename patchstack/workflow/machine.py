@@ -1,4 +1,4 @@
-"""Open the machine for builds and gates. `accept`, `sync` and the gate commands use this module."""
+"""Open the machine for builds and runs. The commands that run programs of a build use this module."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class ProvingMachine:
 
     `default` is the variant to build if the request names neither a variant nor an architecture. `purpose` is shown to
     users who wait for the GPU. `allow` lists the preflight checks that may fail. `watching` opens the observer of a
-    build. With `again`, earlier observations are not reused. `recorded` contains the records that allowed signers
-    signed. Other recorded evidence does not count.
+    build. With `again`, earlier observations are not reused. `recorded` contains only evidence that an allowed signer
+    signed, because other recorded evidence does not count.
     """
 
     workspace: Workspace

@@ -62,14 +62,14 @@ def matrix(
     suites: Sequence[str] = (),
     runners: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Return a job for every variant and suite.
+    """Return one job for each combination of variant and suite, without duplicates.
 
     A job contains `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty if none was requested),
     and `args`. `args` are the options of `patchstack build` on a runner without a GPU. CUDA programs cannot start
     there, so `args` allow the proof `runs` to be INVALID.
 
     A variant is given as `NAME`, or as `NAME@OS/ARCH` for a different platform. By default, the variants are `cpu` and
-    the `configured` variants of the series.
+    the `configured` variants of the series. The suite `all` means every known suite.
 
     Raises `UsageError` for names that do not exist, and for too many jobs.
     """

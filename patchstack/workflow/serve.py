@@ -37,9 +37,10 @@ _SPARE = 30.0
 class LoadWanted:
     """A load as the user describes it.
 
-    `arrivals` is a kind of arrivals or `file:PATH`. If it is None, the default is used. `concurrency` and `requests`
-    are 0 if they were not given. The default of `requests` is the number of requests in the file or, without a file,
-    `concurrency`. `prefix` is `nonce` or `shared:N`. `slo` contains limits, for example `ttft=500,tpot=50`.
+    `arrivals` is a kind of arrivals or `file:PATH`. If it is None, arrivals are `poisson` with a `rate`, and `closed`
+    without one. `concurrency` and `requests` are 0 if they were not given. With a file, the number of requests is the
+    number of its entries. Otherwise, the default of `requests` is `concurrency`, or 1 if that was not given either.
+    `prefix` is `nonce` or `shared:N`. `slo` contains limits in milliseconds, for example `ttft=500,tpot=50`.
     """
 
     chat: bool
@@ -255,7 +256,8 @@ def _arrivals(
 def _read_file(path: Path, wanted: LoadWanted, problems: list[str]) -> list[tuple[float, int, int]]:
     """Return the entries of an arrivals file, in order of time.
 
-    Each line contains the time in seconds and, optionally, the number of prompt tokens and of tokens to generate.
+    Each line contains the time in seconds. The number of prompt tokens and the maximum number of generated tokens may
+    follow it. If the file cannot be used, add the problem to `problems` and return no entries.
     """
     try:
         text = path.read_text(encoding="utf-8")

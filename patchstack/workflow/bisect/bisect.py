@@ -24,7 +24,10 @@ from patchstack.workflow.bisect.points import NoTree, Point, Row
 
 
 class PointState(StrEnum):
-    """The state of a point."""
+    """Whether the command succeeds at a point.
+
+    `skip` means that the point cannot be tested.
+    """
 
     GOOD = "good"
     BAD = "bad"
@@ -49,8 +52,9 @@ class Ending(StrEnum):
 class SearchResult:
     """The result of the search.
 
-    `candidates` are the points that may be the first bad one, in order. If the first bad point was found, `candidates`
-    contains only this point.
+    `candidates` are the indexes of the points that may be the first bad one, in order. For `first-bad`, it contains
+    only this point. For `end-skipped`, it contains the end that was skipped. In all other cases without an answer, it
+    is empty.
     """
 
     ending: Ending
@@ -174,8 +178,8 @@ def bisect(
     The command runs in a directory that contains the tree of the point. One log file is written to `logs` for each run.
     `seconds` is the time limit of a run. With `confirm`, the first bad point and the point before it are tried again.
 
-    Raises `UsageError` if the command does not exist. Raises `BisectAborted` if the command ends the search or gives
-    different results for the same point.
+    Raises `UsageError` if the command does not exist. Raises `BisectAborted` if the command requests an abort, is ended
+    by a signal, exceeds its time limit, or gives different results for the same point.
     """
     argv = _found(command)
     logs.mkdir(parents=True, exist_ok=True)

@@ -32,8 +32,8 @@ from patchstack.workspace import SeriesConfig
 class Point:
     """A point of a bisection.
 
-    `name` is shown to the user. `number` is the patch number, or 0 for the pin. `commit` is the id of an upstream
-    commit.
+    `name` is shown to the user. For a point of a series, `number` is the patch number, or 0 for the pin. It is None if
+    the patch has no number. For an upstream commit, only `commit` is set, which is the commit's id.
     """
 
     name: str
@@ -53,7 +53,8 @@ class NoTree:
 class Row:
     """The points of a bisection, in order.
 
-    The first point should be good, and the last one bad. `tree` returns the tree of the point at an index, or the
+    `over` is `series` or `upstream`. `what` describes the points to the user. The first point should be good, and the
+    last one bad. `tree` returns the tree of the point at an index, or the
     reason why the point has no tree.
     """
 
@@ -67,8 +68,8 @@ class Row:
 def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | None, bad: str | None) -> Row:
     """Return the points of a bisection.
 
-    The points are the patches of a series between `good` and `bad`, which are numbers or names. With `to`, the points
-    are the upstream commits up to that ref.
+    The points are the patches of a series from `good` to `bad`, which are numbers or names. By default, `good` is the
+    pin and `bad` is the last patch. With `to`, the points are instead the pin and the upstream commits up to that ref.
 
     Raises the errors of `upstream_row`, `NotHeldError` for a patch that does not apply, `ConfigError` for a number or
     name that no patch has, and `UsageError` if `good` is not before `bad`.

@@ -116,8 +116,9 @@ def examine(
 ) -> Iterator[AcceptStep]:
     """Yield every step in order as soon as it is done.
 
-    The parts are the mirror, lint, the checks, the build before the candidate, the candidate's build, and the
-    comparisons. If a step of a part is not PASS, the next part is not started.
+    The parts are verification, lint, the checks, the build before the candidate, the candidate's build, and the
+    comparisons. The gates of a build are in the same part as the build. If a step of a part is not PASS, the next part
+    is not started.
 
     Raises the errors of verification, of builds and of the engine.
     """
@@ -273,13 +274,13 @@ def gated(
     built: list[Stored] | None = None,
     then: Commit | None = None,
 ) -> Iterator[AcceptStep]:
-    """Build the tree of a commit, check the proofs of the build, and run the suite on it.
+    """Build the tree of a commit, check the proofs of the build, and run the gates on it. Yield each step.
 
     The references of the gates come from the last build of `built`, on which the gates passed. The new build is
     appended to `built`.
 
-    `then` is a later commit to which references may belong instead. In that case, a gate whose transcript differs from
-    its reference passes if measurements show that the model is the same as at `then`.
+    With `then`, references may instead belong to the build of this later commit. A gate whose transcript differs from
+    its reference then passes if measurements show that the model is the same as at `then`.
     """
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None

@@ -116,9 +116,9 @@ def accept(
     made: list[Decision] = []
 
     def commit() -> None:
-        """Write the decision just before the last step of the export.
+        """Write the decision, after a check that the series has not changed since it was verified.
 
-        At this point the series has not changed since it was verified.
+        If the series is exported, this is called just before the last step of the export.
         """
         check_unchanged(way.config.patches, read_from)
         decision, file = decide(way, candidates, evidence, ledger, why=why)

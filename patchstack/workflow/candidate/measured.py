@@ -72,7 +72,8 @@ def measured(
 
     Every matching comparison of the two builds counts. The verdict is FAIL if any comparison fails the demand.
     Otherwise, the verdict is PASS if at least one comparison meets the demand, and INVALID if none does. `built`
-    contains the build before the candidate, then the candidate's build. `planned` is the build plan of the term's
+    contains the build before the candidate, then the candidate's build. `trees` contains their trees. The chosen
+    comparison is stored in `kept`. `planned` is the build plan of the term's
     variant. It is None if the term names no variant.
     """
     keys = (built[0].key, built[1].key)
@@ -115,7 +116,8 @@ def drawn_again(
 ) -> tuple[Verdict, str]:
     """Judge a comparison from its file, as `accept` does. Return the verdict and its explanation.
 
-    The comparison must meet `demand`. `files` contains the digests of the files of both builds, by name.
+    The verdict says whether the comparison meets `demand`. `trees` and `keys` identify the two builds. `keys` is None
+    if the builds are of a different variant. `files` contains the digests of the files of both builds, by name.
 
     Raises `PatchstackError` for a file that is damaged or belongs to other builds.
     """

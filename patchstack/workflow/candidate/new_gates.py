@@ -54,7 +54,7 @@ class NewGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brings:
-    """The additions of candidates.
+    """The gates and switches that candidates add.
 
     `unproven` are the commits with switches that no trusted gate proves. `reason` is the reason to accept these
     switches.
@@ -83,7 +83,7 @@ class Brings:
 
 
 def brought(way: CandidateRange) -> tuple[Brought, ...]:
-    """Return the additions of each candidate, in order."""
+    """Return the gates and switches that each candidate adds, in order."""
     found = brought_by_commits((one.oid, way.sources.objects.read(one.oid)[1]) for one in way.fork.commits)
     return found[len(found) - len(way.new) :]
 
@@ -96,10 +96,10 @@ def read_brings(
     asked: str | None,
     bring: Callable[[str], BroughtGate] | None = None,
 ) -> Brings:
-    """Return the additions of candidates, with the gates of the workspace.
+    """Find the gates that candidates add, and check that every new switch has a gate or a reason.
 
-    `asked` is the suite that the candidates must pass. If the policy does not contain a gate, `bring` reads it from the
-    change's own workspace file.
+    `found` contains the gates and switches as the commit messages name them. `asked` is the suite that the candidates
+    must pass. If the policy does not contain a gate, `bring` reads it from the change's own workspace file.
 
     Raises `UsageError` with a list of all missing gates. Also raises `UsageError` for a switch that has neither a gate
     nor a `reason`, and for a `reason` that no switch needs.

@@ -35,7 +35,7 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 
 
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
-    """Return the recorded evidence for exactly these commits, in the form of a decision's evidence.
+    """Return the recorded evidence for exactly the candidates of `way`, in the form of a decision's evidence.
 
     The result is empty if there is no evidence, or if the file is damaged.
     """

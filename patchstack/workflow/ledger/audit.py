@@ -1,7 +1,7 @@
 """Observe some records again on this machine, and compare the verdicts.
 
-Only stable values are compared: the verdict of the record's gate, and the value from which the verdict follows. Times
-differ in every run, and so do outputs that contain times.
+Only stable values are compared: the verdict of the record's gate, and the value from which the verdict follows. Other
+outputs are not compared, because times in them differ in every run.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def audit(
 ) -> Iterator[Audited]:
     """Observe some records again, and yield each result.
 
-    The records are chosen at random from the records of all decisions. `models` are the models of this machine, by
-    SHA-256.
+    At most `count` records are chosen at random from the records of all decisions. `models` are the models of this
+    machine, by SHA-256.
 
     Raises `UsageError` if no decision names a record.
     """

@@ -17,9 +17,9 @@ from patchstack.workspace import Workspace
 
 
 def audit_machine(workspace: Workspace, connection: Connection) -> tuple[Store, Mapping[str, Path], OpenRunner]:
-    """Return what an audit uses on this machine.
+    """Return the builds and models of this machine, and a function that opens a runner for a build.
 
-    These are the builds, the models by their SHA-256, and a function that opens a runner for a build.
+    The models are mapped by the SHA-256 of their content.
     """
     isolated = connection.engine.about().isolated
 

@@ -37,7 +37,7 @@ def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -
 
 
 def _commits(decision: Decision, facts: SeriesFacts | None) -> tuple[Brought, ...]:
-    """Return the additions of a decision's commits, read from their messages.
+    """Return the gates and switches that a decision's commits add, read from the commit messages.
 
     The result is empty if the lock lacks one of these commits or an earlier commit.
     """

@@ -55,9 +55,10 @@ class CheckedDecision:
 class LedgerCheck:
     """The findings on a ledger.
 
-    `problems` are those that do not belong to a single decision, such as damaged files. `unnamed` are the records that
-    no decision names. `old_records` is the number of records of format 1. `undecided` are the patches without a current
-    acceptance. `bytes` is the size of evidence and ledger in the repository.
+    `problems` are the problems that do not belong to a single decision, such as damaged files. `unnamed` are the
+    records that no decision names. `old_records` is the number of records of format 1. `undecided` are the patches
+    without a current acceptance. `bytes` is the size of evidence and ledger in the repository. `signers` describes the
+    source of the list of allowed signers. `notes` are the reasons why trees could not be proven here.
     """
 
     decisions: tuple[CheckedDecision, ...]

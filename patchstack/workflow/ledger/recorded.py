@@ -23,7 +23,8 @@ def in_ci() -> bool:
 def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
     """Return the recorded evidence that counts here, or None if no evidence counts.
 
-    With `signers`, only decisions that they signed count. Without `signers`, no evidence counts in CI.
+    With `signers`, only the records of decisions that an allowed signer signed count. Without `signers`, no evidence
+    counts in CI. Elsewhere, all records that a decision names count.
     """
     if signers is not None:
         return signed_evidence(root, signers)

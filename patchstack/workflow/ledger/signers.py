@@ -15,9 +15,9 @@ DEFAULT = "ledger/allowed_signers"
 
 
 def find_signers(given: str, root: Path) -> Signers:
-    """Return the list of signers that `FILE|REF` names.
+    """Return the list of allowed signers that `given` names.
 
-    The list is a file outside the repository of `root`, or a `REF` or `REF:PATH` in that repository.
+    `given` is a file outside the repository of `root`, or a `REF` or `REF:PATH` in that repository.
 
     Raises `UsageError` for a list in the checked tree, and `MissingError` for a list that does not exist.
     """

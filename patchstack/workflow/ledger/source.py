@@ -38,7 +38,7 @@ class SeriesFacts:
 def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> bool:
     """Compare the commits of a decision with the lock and the patch files.
 
-    Return whether the series contains all of these commits.
+    Return whether the series contains all of these commits, one after the other. Other findings are added to `found`.
     """
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     at = [places[commit] for commit in decision.commits if commit in places]
@@ -68,7 +68,7 @@ def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> boo
 def check_builds(
     decision: Decision, facts: SeriesFacts, variants: Variants, builds: Mapping[str, Mapping[str, Any]], found: Findings
 ) -> None:
-    """Compare the builds `before` and `candidate` of a decision with the trees of the series.
+    """Compare the pin of a decision, and its builds `before` and `candidate`, with the series.
 
     If a build differs from its variant in the workspace, the difference is added to `asserted`.
     """

@@ -30,7 +30,7 @@ from patchstack.workflow.candidate.accept import of_the_next
 from patchstack.workflow.ledger.finding import Findings
 
 PHASES = ("before", "candidate")
-_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # records contain only judged tries
+_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # not in a replay: records contain only judged tries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Material:
         )
 
     def gate(self, suite: str, name: str) -> Gate | None:
-        """Return a gate of a suite in the decision."""
+        """Return a gate of a suite in the decision, or None if the decision does not contain it."""
         gates = self.suites[suite].gates if suite in self.suites else ()
         return next((gate for gate in gates if gate.name == name), None)
 
@@ -232,10 +232,10 @@ def check_step(
     what: str,
     found: Findings,
 ) -> bool:
-    """Compare a step of a gate with the judgement of its records.
+    """Compare a gate's step in the decision with the judgement that follows from the records.
 
     `drawn` is the verdict and the reason that the step should contain. Return whether everything matches. Differences
-    are added to `found`.
+    are added to `found`. A different wording of the reason is allowed for a decision of another patchstack version.
     """
     build = str(given.builds[str(step["which"])]["build"])
     verdict, reason = drawn
@@ -265,7 +265,10 @@ def check_step(
 
 
 def _check_steps(given: Material, found: Findings) -> None:
-    """Check that an acceptance contains all required steps, and that each step is PASS."""
+    """Check that no step occurs twice, and that an acceptance contains all required steps.
+
+    In an acceptance, each step must be PASS, and so must each proof of the builds.
+    """
     decision, evidence = given.decision, given.decision.evidence
     steps = [step for step in evidence.get("steps", ()) if isinstance(step, Mapping)]
     names = [str(step.get("name")) for step in steps]

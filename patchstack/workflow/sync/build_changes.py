@@ -1,7 +1,7 @@
 """Find the changes between two pins that matter for builds.
 
-These are CMake options, submodules, required versions, for example of CUDA, and GPU architectures. The changes are read
-from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
+The changes concern CMake options, submodules, GPU architectures, language standards, and versions of CUDA and CMake.
+They are read from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Setting:
     """A build option, or a submodule.
 
     `old` and `new` are the defaults of the option, or the commits of the submodule. A value is None if the option or
-    submodule does not exist. If only .gitmodules was changed, the other value is `listed`. `file` is a file that
+    submodule does not exist. If a submodule was only added to or removed from .gitmodules, `listed` replaces the
+    commit. `file` is a file that
     defines the option or submodule.
     """
 

@@ -28,7 +28,7 @@ from patchstack.workflow.sync.state import Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
 LONGEST = 24 * 3600.0  # the time limit of a required command, in seconds
-_SHOWN = 20  # number of last lines of its output in the report
+_SHOWN = 20  # number of last output lines of a failed command that the report contains
 
 
 class NotJudged(PatchstackError):
@@ -133,7 +133,7 @@ def _commands(work: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
 
 
 def environment_of(work: SyncWorkspace, state: SyncState) -> dict[str, str]:
-    """Return the environment for the policy's commands.
+    """Return the environment for the commands of the policy and of `--exec`.
 
     Variables for git are removed, because a hook or CI may have set them. Variables that describe the sync are added.
     """

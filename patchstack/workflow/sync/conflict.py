@@ -21,7 +21,7 @@ from patchstack.workflow.sync.worktree import SyncTree
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
 _SHOWN = 40  # maximum number of lines shown for a side; further lines are only counted
 _NAMED = 3  # maximum number of upstream commits listed for a file
-_TELLING = 20  # The first commit changed at most 20 times as many conflicting lines as any other listed commit.
+_TELLING = 20  # A commit is omitted if the first commit changed more than 20 times as many conflicting lines.
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
@@ -200,9 +200,10 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
 
 
 def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
-    """Return the commits that changed many of the conflicting lines.
+    """Return the commits that changed conflicting lines.
 
-    The commits with the most lines come first. For equal numbers, the earlier commit comes first.
+    The commits with the most lines come first. For equal numbers, the earlier commit comes first. Commits that changed
+    far fewer lines than the first one are omitted.
     """
     taken = {line for one in regions for line in _only(one.base, one.ours)}
     brought = {line for one in regions for line in _only(one.ours, one.base)}
@@ -238,8 +239,8 @@ def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
     """Yield the upstream commits between the pins that touch a file, oldest first.
 
-    Each commit contains the lines that it removed and added. It contains no lines if contents are missing in a partial
-    clone.
+    Each commit contains the lines that it removed and added. If contents are missing in a partial clone, all commits
+    are returned without lines.
     """
     span = (f"{pin}..{to}", "--", f":(literal){path}")
     options = (*_LOG, _FORMAT, "--date=short")
@@ -290,7 +291,7 @@ def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
 
 
 def _touches(objects: Objects, item: Item, path: str, colliding: Counter[str]) -> bool:
-    """Return whether a patch changes conflicting lines of a file. If none are known, any change of the file counts."""
+    """Return whether a patch changes conflicting lines of a file. If no such lines are known, any change counts."""
     for change in compare_trees(objects, item.before, item.tree):
         if change.path.decode("utf-8", "surrogateescape") == path:
             changed = _lines(objects, change.path, change.old) ^ _lines(objects, change.path, change.new)

@@ -81,7 +81,7 @@ class CollisionEntry(Part, frozen=True, kw_only=True):
 
     `how` describes what each side did to the file. `regions` are the places that both sides changed. `upstream` are the
     upstream commits that probably caused the conflict, the likeliest first. `left_out` are skipped, dropped or parked
-    patches that changed the conflicting lines, so this patch may depend on them.
+    patches that changed the conflicting lines, so the current patch may depend on them.
     """
 
     path: str
@@ -94,8 +94,8 @@ class CollisionEntry(Part, frozen=True, kw_only=True):
 class StopEntry(Part, frozen=True, kw_only=True):
     """The patch at which the sync waits for a person.
 
-    It waits at a conflict (`collisions`), or after the patch with the index `place`. In the second case, the user
-    wanted to edit the patch, or `command` failed.
+    The sync waits at a conflict (`collisions`), or after the patch with the index `place`. In the second case, the user
+    requested to edit the patch, or `command` failed after it.
     """
 
     number: int | None

@@ -16,7 +16,10 @@ from patchstack.workflow.sync.worktree import SyncTree
 
 
 class Kind(StrEnum):
-    """How a patch's change on the new pin compares with its change on the old pin."""
+    """How a patch's change on the new pin compares with its change on the old pin.
+
+    For a patch that is not on the new branch, the kind is the reason.
+    """
 
     UNCHANGED = "unchanged"
     CONTEXT = "context only"

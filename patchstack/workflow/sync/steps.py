@@ -117,7 +117,11 @@ def opened(work: SyncWorkspace, state: SyncState) -> Objects:
 
 
 def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Bring the patches over in order, until one conflicts or all are done. After the last patch, finish the sync."""
+    """Bring the patches over in order, until a person is needed or all patches are done.
+
+    A person is needed for a conflict, for a failed command, and after a patch that the user wants to edit. In an
+    unattended sync, such conflicts and failures only skip the patch. After the last patch, finish the sync.
+    """
     tree = tree_of(state)
     state = _proposed(work, state, objects)
     first, clean = state.current, True

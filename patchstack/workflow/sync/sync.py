@@ -56,9 +56,9 @@ def begin(
 
 
 def begin_parking(work: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
-    """Start a sync on the current pin that parks or unparks a patch. Otherwise the same as `begin`.
+    """Start a sync on the current pin that parks or unparks a patch, and run it as far as possible.
 
-    Raises `UsageError` if the series has no such patch, or if no parked patch has that number.
+    Raises the errors of `begin` and `refuse_parking`.
     """
     with work.alone():
         if (old := work.state()) is not None:
@@ -164,7 +164,8 @@ def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
 
     If a patch is already on the branch, the sync goes back to it.
 
-    Raises `UsageError` for an unknown patch, and `NotHeldError` if commits made by hand would be lost.
+    Raises `UsageError` for a patch that is unknown, or that was skipped or dropped. Raises `NotHeldError` if work made
+    by hand would be lost.
     """
     with work.alone():
         state = _usable(work)
@@ -240,8 +241,10 @@ def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
 def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
     """Drop patches for the given reason, and continue.
 
-    Patches that are already on the branch are removed from it, and later patches are brought over again. Raises
-    `UsageError` for an unknown patch.
+    Patches that are already on the branch are removed from it, and later patches are brought over again.
+
+    Raises `UsageError` for an unknown patch. Raises `NotHeldError` if work made by hand would be lost. With `discard`,
+    this work is saved under a ref.
     """
     with work.alone():
         state = _usable(work)
@@ -267,7 +270,8 @@ def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool =
 def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
     """Try skipped or dropped patches again. Later patches are brought over again.
 
-    Raises `UsageError` for an unknown patch, and for a patch that was not skipped or dropped.
+    Raises `UsageError` for an unknown patch, and for a patch that was not skipped or dropped. Raises `NotHeldError` if
+    work made by hand would be lost. With `discard`, this work is saved under a ref.
     """
     with work.alone():
         state = _usable(work)

@@ -52,9 +52,9 @@ def patches_of(
 ) -> dict[str, PatchFile]:
     """Return the patch of each commit.
 
-    This is the patch that verify matched to the commit, otherwise the patch that the lock records for the commit, and
-    otherwise the only patch with the same subject. A commit without such a patch is not in the result. If `in_order` is
-    true, each commit was made from one patch, in the order of the series.
+    If `in_order` is true, each commit was made from one patch, in the order of the series. Otherwise, three sources are
+    tried in order: the match that verify found, the lock, and the subject, which only one patch may have. A commit
+    without a patch is not in the result.
     """
     if in_order:
         return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}
@@ -142,7 +142,10 @@ def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
 
 
 def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
-    """Return the name of the fork's branch. If no branch is named, return the name of the series."""
+    """Return the name of the fork's branch.
+
+    Return the name of the series if no branch is named, or if the name is HEAD or a commit id.
+    """
     name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")
     if name == "HEAD" or re.fullmatch(r"[0-9a-f]{40}", name):
         name = series.name
