@@ -311,7 +311,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """All steps of a log.
+    """All steps of a log, and the alternatives to it.
 
     `unit` is the unit in which tokens are counted. `speed` is in prefill tokens per second. It is None if the log has
     no times.

@@ -68,8 +68,9 @@ class Wanted:
     """A comparison as the user requests it.
 
     `switch` contains the variables that only B has. `reference` names the programs of the reference runs. If it is
-    None, these are the programs of side A. If `no_reference` is true, there are no reference runs. `seed` determines
-    the coin tosses. If it is None, the seed is random.
+    None, these are the programs of side A. If `no_reference` is true, there are no reference runs. `most` is the
+    maximum number of pairs. If `noise` is true, both sides may be equal. `seed` determines the coin tosses. If it is
+    None, the seed is random.
     """
 
     a: SideWanted

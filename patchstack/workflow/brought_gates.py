@@ -84,7 +84,10 @@ def run_brought(
 ) -> Iterator[tuple[BroughtGate, Judgement]]:
     """Judge the gates that a change adds, each in the engine's sandbox.
 
-    A gate that cannot run is INVALID. Raises `EngineLost` and `EngineUnavailable`.
+    A gate that cannot run is INVALID. `suite` supplies the name and the preflight checks that may fail. `unfit` is the
+    reason why gates that need a GPU cannot run, or None.
+
+    Raises `EngineLost` and `EngineUnavailable`.
     """
     for one in brought:
         if one.gate is None:

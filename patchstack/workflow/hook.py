@@ -80,8 +80,8 @@ def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -
     """Yield the problems of a commit with the given index and message.
 
     Nothing is written into the repository. A commit is rejected for files outside the globs of its `Scope:` trailers.
-    It is also rejected if a check fails that did not fail before, or fails for a new reason. Checks that run a command
-    are skipped, because a commit should not wait for them. Raises `ConfigError` for unusable checks.
+    It is also rejected if a check fails now but did not fail before, or if it fails for a different reason. Checks that
+    run a command are skipped, because a commit should not wait for them. Raises `ConfigError` for unusable checks.
     """
     repository = Repository.open(str(git_dir), git_dir)
     objects = Objects()

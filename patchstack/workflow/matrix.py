@@ -18,7 +18,7 @@ RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 LARGEST = 256
 _DEFAULT = "cpu"
 
-# This name selects no variant. An empty input cannot be used for this, because it selects the default.
+# The user writes this name to select no variant, because an empty input selects the default variants.
 NOTHING = "none"
 
 

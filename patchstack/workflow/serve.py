@@ -1,4 +1,4 @@
-"""Measure servers from end to end.
+"""Measure a server under a load of requests.
 
 The server already runs at a URL, or it is started from a build. A started server runs on the same machine as its
 client.

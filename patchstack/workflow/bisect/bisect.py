@@ -52,8 +52,8 @@ class Ending(StrEnum):
 class SearchResult:
     """The result of the search.
 
-    `candidates` are the indexes of the points that may be the first bad one, in order. For `first-bad`, it contains
-    only this point. For `end-skipped`, it contains the end that was skipped. In all other cases without an answer, it
+    `candidates` contains the indexes of the points that may be the first bad one, in order. For `first-bad`, it
+    contains only this point. For `end-skipped`, it contains the end that was skipped. For `all-good` and `all-bad`, it
     is empty.
     """
 
@@ -65,8 +65,8 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
     """Return the next point to try between a good and a bad end. Return the result if the search is over.
 
     Both ends are tried first. Then the middle point is tried, or the point nearest to it that was not skipped. A point
-    is the first bad one if it is bad and the point before it is good. If there are skipped points between the two, any
-    of them may be the first bad one.
+    is the first bad one if it is bad and the point before it is good. If all points between a good point and a bad
+    point were skipped, the bad point or any of the skipped points may be the first bad one.
     """
     for end, wanted, other in ((bad, PointState.BAD, Ending.ALL_GOOD), (good, PointState.GOOD, Ending.ALL_BAD)):
         if end not in said:

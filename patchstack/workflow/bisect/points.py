@@ -54,8 +54,7 @@ class Row:
     """The points of a bisection, in order.
 
     `over` is `series` or `upstream`. `what` describes the points to the user. The first point should be good, and the
-    last one bad. `tree` returns the tree of the point at an index, or the
-    reason why the point has no tree.
+    last one bad. `tree` returns the tree of the point at an index, or the reason why the point has no tree.
     """
 
     over: str

@@ -19,8 +19,8 @@ from patchstack.workflow.candidate.candidate import CandidateRange
 def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[CheckRow]:
     """Yield the result of every check on the fork's tree with the candidates.
 
-    If the series does not contain the patch of a check yet, the check belongs to a candidate. New candidates
-    get the numbers after the highest number that is used or retired.
+    If the series does not contain the patch of a check yet, the check belongs to a candidate. New candidates get the
+    numbers after the highest number that is used or retired.
 
     Raises `ConfigError` for unusable checks.
     """

@@ -73,8 +73,8 @@ def measured(
     Every matching comparison of the two builds counts. The verdict is FAIL if any comparison fails the demand.
     Otherwise, the verdict is PASS if at least one comparison meets the demand, and INVALID if none does. `built`
     contains the build before the candidate, then the candidate's build. `trees` contains their trees. The chosen
-    comparison is stored in `kept`. `planned` is the build plan of the term's
-    variant. It is None if the term names no variant.
+    comparison is stored in `kept`. `planned` is the build plan of the term's variant. It is None if the term names no
+    variant.
     """
     keys = (built[0].key, built[1].key)
     tied = Tied(trees=trees, keys=keys if term.variant is None else None)

@@ -81,8 +81,8 @@ def check_ledger(
 ) -> LedgerCheck:
     """Check every decision of a workspace, and the records that no decision names.
 
-    With `require_signed`, each patch needs a decision signed by an allowed signer. Nothing is fetched if `cache` is
-    offline.
+    With `require_signed`, each patch needs a decision signed by an allowed signer. `cache` must be offline, so that
+    nothing is fetched.
 
     Raises `MissingError` if signatures must be checked and ssh-keygen is missing.
     """

@@ -42,8 +42,7 @@ class Setting:
 
     `old` and `new` are the defaults of the option, or the commits of the submodule. A value is None if the option or
     submodule does not exist. If a submodule was only added to or removed from .gitmodules, `listed` replaces the
-    commit. `file` is a file that
-    defines the option or submodule.
+    commit. `file` is a file that defines the option or submodule.
     """
 
     name: str

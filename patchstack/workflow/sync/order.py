@@ -16,8 +16,8 @@ class SyncOrder:
     """A request with at most one step.
 
     The step is `to` (for a new pin), `continue_`, `skip`, `drop`, `retry`, `edit`, `drop_landed`, `abort` or `accept`.
-    If no step is set, the state is requested. The other fields are options of the step, and so are `edit` and
-    `drop_landed` if `to` is set. `drop`, `retry` and `edit` are patches, by number or by the start of a commit id.
+    If no step is set, the state is requested. The other fields are options of the step. If `to` is set, `edit` and
+    `drop_landed` are options too. `drop`, `retry` and `edit` are patches, by number or by the start of a commit id.
     """
 
     to: str | None = None

@@ -23,7 +23,7 @@ _MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """A request to park the patch with a number, for the reason `why`.
+    """A request to park patch `number`, for the reason `why`.
 
     If `back` is true, the request is to unpark this patch.
     """

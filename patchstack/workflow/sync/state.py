@@ -129,7 +129,7 @@ class SyncState:
 
     @property
     def at_hand(self) -> Item | None:
-        """The patch at which or after which the sync stopped."""
+        """The patch at which, or after which, the sync waits for a person. It is None if the sync does not wait."""
         if self.stop is None:
             return None
         place = self.current if self.phase is Phase.STOPPED else self.stop.get("place")

@@ -208,8 +208,8 @@ class SyncTree:
     def break_locks(self) -> None:
         """Remove the locks that an interrupted run left.
 
-        If a git process of that run is still running, wait for it. Raises `MissingError` if it does not end within
-        one minute.
+        If a git process of that run is still running, wait for it. Raises `MissingError` if it does not end within one
+        minute.
         """
         locks = [self.git_dir / name for name in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock")]
         until = monotonic() + _PATIENCE
