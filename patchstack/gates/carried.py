@@ -1,6 +1,7 @@
 """Write and read the copy of a suite that a decision contains.
 
-The copy contains the suite's entry from the workspace file, the digests of its models, and the files that it names.
+The copy contains the suite's entry from the workspace file, the digests of all models in this file, and the digests and
+sizes of the files that the entry names. The contents of these files are stored separately.
 
 With this copy, the verdicts of the decision can be recomputed even if the workspace file has changed. The copy is JSON,
 and the code that reads the workspace file also reads the copy.
@@ -27,8 +28,8 @@ _MOST = 16 << 20  # the largest file that a gate may name, in bytes
 class ExtraGate:
     """A gate that is not in the workspace file.
 
-    `entry` is the gate's entry as it would be written in that file. `files` contains the contents of the files that the
-    entry names, by name.
+    `entry` is the gate's entry as it would be written in that file. `files` maps the name of each file that the entry
+    names to the content of the file.
     """
 
     entry: Mapping[str, Any]

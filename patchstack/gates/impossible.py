@@ -1,9 +1,9 @@
 """Judge a gate on a build that may lack the checked feature.
 
 A gate that was added with a patch must not PASS without the patch. Without the patch, the gate may FAIL, or it may be
-impossible: its program is not in the build, or the program rejects an unknown argument. For other gates such a run is
-INVALID, and no observation is stored. In this module, such a run is a valid answer, and its observation is stored. So
-others can compute the same verdict.
+impossible: its program is not in the build, or the program rejects an unknown argument. Elsewhere, the verdict of an
+impossible gate is INVALID. In this module, it is FAIL. If the program rejected an argument, the observation is stored,
+so that others can compute the same verdict.
 """
 
 from __future__ import annotations

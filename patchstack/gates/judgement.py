@@ -66,7 +66,11 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
-    """Judge a difference between tokens. The verdict is INVALID for a near tie, otherwise FAIL."""
+    """Return the verdict for a difference between tokens, and the complete reason.
+
+    The verdict is INVALID for a near tie (a difference within `margin`), otherwise FAIL. `reason` describes the
+    difference.
+    """
     if found.within(margin):
         return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
     return Verdict.FAIL, reason

@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgementTable:
-    """A table of a gate's measurements for a terminal. From column `folding` on, titles may wrap between words."""
+    """A table of a gate's measurements for a terminal. From column `folding` (counted from 0) on, titles may wrap."""
 
     titles: tuple[str, ...]
     rows: Sequence[Sequence[str]]

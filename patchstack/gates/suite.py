@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 class Gate:
     """One gate of a suite.
 
-    `settings` are the settings of the kind. `line` is the line number of the gate in the file. `gpu` is true if the
+    The type of `settings` depends on the kind. `line` is the line number of the gate in the file. `gpu` is true if the
     gate needs a GPU on a build that uses GPUs.
     """
 
@@ -78,7 +78,7 @@ def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
 def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
     """Return the suite with this name, or the only suite if no name is given.
 
-    Raises `UsageError` if no suite has this name, or if several suites exist and no name is given.
+    Raises `UsageError` if no suite has this name, or if no name is given and there is not exactly one suite.
     """
     names = [suite.name for suite in suites]
     if not suites:

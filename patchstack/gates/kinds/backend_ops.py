@@ -3,8 +3,8 @@
 `test-backend-ops` prints OK and exits with 0 even if it skipped the named backend, or if no case matched. Its total
 shrinks if a backend no longer supports a case. Therefore the gate requires that the named backend was tested, that all
 parts of the output agree, and that each operator has cases. It also compares the names of the cases with a reference.
-The list of cases is read from the test run, because `support` omits the cases of fused graphs. The output of `support`
-shows why a case was lost.
+The gate reads the list of cases from the test run, because `test-backend-ops support` omits the cases of fused graphs.
+The output of `test-backend-ops support` shows why a case was lost.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class CaseList:
 class Coverage:
     """The difference between the cases that ran and a reference.
 
-    `lost` and `new` are names of cases. `unknown` is true if the cases differ and the reference has no names. In this
-    situation, at least `fewer` cases are missing.
+    `lost` and `new` are names of cases. `unknown` is true if the cases differ, but the reference has no names. Then at
+    least `fewer` cases are missing.
     """
 
     lost: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def case_list(names: Iterable[str]) -> CaseList:
 
 
 def compared(names: Sequence[str], reference: CaseList) -> Coverage:
-    """Compare a reference with the cases that ran."""
+    """Return the difference between a reference and the cases that ran, which are given by name."""
     if reference.names is None:
         if digest_of(names) == reference.sha256:
             return Coverage()
@@ -173,7 +173,7 @@ def op_problem(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The cases that must run, given as a file, or as a count and a digest."""
+    """The form of a setting that contains the cases that must run: a file, or a count and a digest."""
 
     written: str = "a mapping: `file`, or `count` and `sha256`"
     option: Any = Path
@@ -425,7 +425,8 @@ def _details(
 def _tested_well(settings: OperatorSettings) -> Complete:
     """Return a function that checks whether a test run can be judged.
 
-    The backend must have been tested, and the output must be consistent.
+    The run must have tested the backend, and its output must be consistent. Without a list of cases in the settings, at
+    least one case must have run. A crash that the build caused can be judged too.
     """
 
     def complaint(seen: Observation) -> str | None:
@@ -459,7 +460,10 @@ def _listed_well(backend: str) -> Complete:
 
 
 def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[FailureRate, tuple[Attempt, ...]]:
-    """Run a failing case several times on its own."""
+    """Run a failing case several times on its own, and return its failure rate and the attempts.
+
+    Stop at the first run that cannot be judged.
+    """
     attempts: list[Attempt] = []
     runs = failed = 0
     complete = _tested_well(settings)

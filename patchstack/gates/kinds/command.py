@@ -8,8 +8,9 @@
       must_not: [NaN, "fallback"]
 
 An exit code alone is not a check, because a program that skipped everything also exits with 0. So the gate also
-requires a line that the program must print. A missing line may have been lost (see `sentinel`). If the program has no
-sentinel, it is run again, and the line counts as missing only if it is missing in every run.
+requires a line that the program must print. A missing line may have been lost (see `observe.sentinel`). If the line is
+missing and the program has no sentinel, the program is run up to three times. The gate can fail because of the line
+only if it is missing in every run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Gate kind `completion`: compare the greedy transcript of each state with a reference, byte for byte.
 
 A reference is a digest of the stdout of `llama-completion` for one exact command line and environment. A state is an
-environment (for example with a switch on) that has its own reference, or names another state that must give the same
-transcript (`same_as`), or both. States may have different transcripts unless `same_as` forbids it.
+environment, for example with a switch on. It may have its own reference. With `same_as`, it names another state that
+must give the same transcript. Without `same_as`, the transcripts of two states may differ.
 
     - name: moe
       kind: completion
@@ -109,8 +109,9 @@ class StateRuns:
 class StateVerdict:
     """The verdict of one state.
 
-    `actual` is the digest of the state's transcript, if all runs gave the same transcript. The digest has the same type
-    as the reference (MD5 or SHA-256). `changed` is true if the transcript differs from the expected transcript.
+    `actual` is the digest of the state's transcript, if all runs gave the same transcript. Otherwise, it is empty. The
+    digest has the same type as the reference (MD5 or SHA-256). `changed` is true if the transcript differs from the
+    expected transcript.
     """
 
     verdict: Verdict
@@ -124,8 +125,8 @@ class CompletionSettings:
     """The settings of the gate.
 
     `runs` is the number of runs of each state. All runs of a state must produce the same transcript. `parallel` is the
-    number of concurrent requests, and 0 means a single completion. `measure` defines how the model is measured if a
-    transcript changed.
+    number of concurrent requests to `llama-server`. If it is 0, the gate runs `llama-completion` instead. `measure`
+    defines how the model is measured if a transcript changed.
     """
 
     prompting: Prompting
@@ -296,7 +297,7 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
 def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
     """Return why a build does not produce the transcript of a state's reference.
 
-    Return None if the build produces this transcript.
+    Return None if the build produces this transcript, or if the state has no reference.
     """
     if state.expect is None:
         return None
@@ -312,14 +313,14 @@ def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer
 
 
 def invocation(settings: CompletionSettings, state: TranscriptState) -> Invocation:
-    """Return the invocation of a state."""
+    """Return the invocation of `llama-completion` for a state."""
     return settings.prompting.completion().invocation(f"completion {state.name}".strip(), state.env)
 
 
 def complete(prompting: Prompting) -> Complete:
     """Return a function that checks whether a run can be judged.
 
-    The run must be complete, and its transcript must not be empty.
+    The run must be complete, and its transcript must not be empty. A failure that the build caused can be judged too.
     """
     ended = prompting.completion().complete()
 
@@ -369,9 +370,9 @@ NO_REFERENCE = "no reference yet: gate record"
 def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     """Return the verdict of all states.
 
-    In the details, `states` contains the digests, the size and, if it is text, the transcript of each state. `changed`
-    lists the states whose transcript changed. These states need KL evidence. `tries_lost` is the number of tries that
-    could not be judged. `pinned` is true if the digests of the models were checked.
+    In the details, `states` contains the digests and the size of each state's transcript, and the transcript itself if
+    it is text. `changed` lists the states whose transcript changed. These states need KL evidence. `tries_lost` is the
+    number of tries that could not be judged. `pinned` is true if the digests of the models were checked.
     """
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}

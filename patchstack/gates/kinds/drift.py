@@ -138,10 +138,11 @@ def growth(checked: Sequence[kl.Checked]) -> str | None:
 
 
 def table_of(judgement: Judgement) -> JudgementTable:
-    """Return one row for each context length.
+    """Return a table with one row for each context length.
 
-    The columns are context, verdict, positions, the mean, 99.9th percentile and maximum of the divergences, and same
-    top.
+    The first columns are the context length, the verdict and the number of positions. The next three are the mean, the
+    99.9th percentile and the maximum of the divergences. The last one is the share of positions with the same most
+    probable token.
     """
     contexts = judgement.details.get("contexts")
     rows = []

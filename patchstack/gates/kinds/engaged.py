@@ -59,7 +59,8 @@ class EngagedSettings:
 
     `on` and `off` are the additional environment variables of the two runs. `mark` is the pattern that is searched for
     in each line of `where`. `where` is `stderr`, `stdout`, `output` (both), or `file:NAME` (a file in the directory of
-    the run). `at_least` is the minimum number of lines with the mark.
+    the run). `at_least` is the minimum number of lines with the mark. `questions` are the requests, if the program is a
+    server.
     """
 
     program: Program

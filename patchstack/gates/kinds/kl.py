@@ -2,8 +2,8 @@
 
 The base is another model on the same build (for example f16 against the quantised model), the same model on another
 build, or the same model with a switch off. Both sides run with the same context and batches. By default, the mean
-divergence must be below 1e-3, and the most probable token must be the same at 99.5 % of the positions. These limits can
-also be calibrated by a comparison of the base with itself.
+divergence must be below 1e-3, and the most probable token must be the same in at least 99.5 % of the positions. These
+limits can also be calibrated by a comparison of the base with itself.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def args_problem(args: tuple[str, ...]) -> str | None:
 
 
 def run(settings: KlSettings, runner: Observer) -> Judgement:
-    """Create the base log unless it is stored, compare the model with it, and judge the result.
+    """Run the base unless its output is stored, compare the model with the base, and judge the result.
 
     Raises `MissingError` if the build of the base does not exist.
     """
@@ -270,7 +270,7 @@ def run(settings: KlSettings, runner: Observer) -> Judgement:
 def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
     """Yield the runner for the base.
 
-    If the settings name a build, this is a runner of that build, otherwise the given runner.
+    If the settings name a build, the yielded runner runs this build. Otherwise, it is the given runner.
     """
     if settings.base_build is None:
         yield runner
@@ -293,7 +293,10 @@ def judgement_of(settings: KlSettings, checked: Checked) -> Judgement:
 
 
 def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Checked:
-    """Make one comparison. If the limits are calibrated, compare the base with itself first."""
+    """Make one comparison. If the limits are calibrated, compare the base with itself first.
+
+    If both sides would do the same run with identical programs, return INVALID without a run.
+    """
     noise = None
     limits = settings.limits
     comparison = settings.comparison
@@ -341,10 +344,10 @@ def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict,
 
 
 def calibrated(noise: Statistics, factor: float, positions: int) -> Limits:
-    """Return limits at a multiple of the noise.
+    """Return limits that allow the noise, multiplied by `factor`.
 
-    Zero noise counts as the smallest noise that the tool can show: one unit of the last digit of the mean, and one
-    position.
+    The noise of the mean is the larger of the mean and its standard error. Noise below the resolution of the tool
+    counts as the resolution: one unit of the last digit of the mean, and one of the `positions`.
     """
     mean = max(noise.mean, noise.mean_error, _RESOLUTION) * factor
     others = max(100 - noise.same_top, 100 / positions) * factor
@@ -359,7 +362,7 @@ def too_noisy(noise: Statistics, limits: Limits) -> str | None:
 
 
 def figures(found: Statistics) -> str:
-    """Return the mean divergence and the share of same tokens as a short text."""
+    """Return the mean divergence and the share of positions with the same most probable token as a short text."""
     return (
         f"mean KLD {_shown(found.mean)} ± {_shown(found.mean_error)}, "
         f"same top {found.same_top:g} ± {found.same_top_error:g} %"
@@ -372,7 +375,7 @@ def wanted(limits: Limits) -> str:
 
 
 def details(settings: KlSettings, checked: Checked) -> dict[str, Json]:
-    """Return the details of one comparison for a document."""
+    """Return the details of one comparison as JSON."""
     measured, comparison = checked.measured, settings.comparison
     found: dict[str, Json] = {
         "context": measured.context,
@@ -411,7 +414,7 @@ def _shown(value: float) -> str:
 
 
 def _nothing(noise: Measured) -> Measured:
-    """Return the result for a comparison that was not run."""
+    """Return the result of a comparison that was not run, because the noise is unknown or too large."""
     return Measured(context=noise.context, statistics=None, fault=noise.fault, failed=noise.failed, kept=noise.kept)
 
 

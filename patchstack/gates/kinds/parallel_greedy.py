@@ -8,7 +8,8 @@ change of the margins in the control is the noise of this machine under this loa
 PASS. A larger difference is INVALID, because this gate cannot tell whether the build or the batch caused it.
 
 A margin is the difference between the log probabilities of the two best tokens, in nats. The probabilities are over the
-whole vocabulary and before sampling. `/completion` of `llama-server` returns them with `n_probs`.
+whole vocabulary and before sampling. `llama-server` returns them in answers of `/completion` if the request contains
+`n_probs`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class ParallelRuns:
     """The runs of one state, each with a new server.
 
     `alone` is a single request, `together` are several concurrent requests, and `control` are the same concurrent
-    requests again.
+    requests again. `pinned` is true if the digests of the models were checked.
     """
 
     alone: Observed
@@ -68,8 +69,10 @@ class ParallelRuns:
 class Parting:
     """The first difference between two answers.
 
-    `shift` is the change of the margin between the two tokens, in nats. The shift is infinite if one of the tokens is
-    not among the two best tokens of the other answer, or if the answers differ in length.
+    `position` is counted from 0. `expected` and `actual` are the token ids there, or None after the end of an answer.
+    `margin` is the margin in the expected answer, and `shift` is its change in the actual answer, both in nats. The
+    shift is infinite if the two best tokens are not the same in both answers, if a margin is not known, or if one
+    answer has ended.
     """
 
     position: int
@@ -220,8 +223,8 @@ def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
 def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
     """Return the largest difference between the margins of two answers, in nats.
 
-    A token counts only if both answers have the same two best tokens at its position, and only up to and including the
-    first different token.
+    Only positions at which both answers have the same two best tokens count. Positions after the first different token
+    do not count.
     """
     found = 0.0
     for mine, theirs in zip(one.steps, other.steps, strict=False):
@@ -237,7 +240,7 @@ def _shift(one: TokenStep, other: TokenStep) -> float:
     """Return how much the margin between the two best tokens changed.
 
     If the two best tokens changed places, the second margin counts as negative. Return infinity if a margin is not
-    known, or if the two best tokens are different tokens.
+    known, or if the two best tokens are not the same in both answers.
     """
     if one.margin is None or other.margin is None:
         return math.inf

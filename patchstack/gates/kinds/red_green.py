@@ -1,9 +1,10 @@
 """Gate kind `red-green`: a test fails without the code that it covers, and passes with it.
 
-A test that never failed proves nothing. The test program is run from two builds: the judged build, and a build of the
-same series that has the test but not the code (`without`: the key of this build, or the directory of its programs). Red
-must be a failure of the test itself, with the exit code and the message of a failed test. A program that is missing,
-cannot start, or crashes without a failed assertion is not a failed test. A run without tests is not a passed test.
+A test that never failed proves nothing. The test program is run from two builds. One is the judged build. The other is
+a build of the same series that has the test, but not the code. `without` is the key of the other build, or the
+directory of its programs. The result without the code must be red: a failure of the test itself, with the exit code and
+the message of a failed test. A program that is missing, cannot start, or crashes without a failed assertion is not a
+failed test. A run without tests is not a passed test.
 
     - name: shape-trace
       kind: red-green
@@ -55,8 +56,8 @@ class RedGreenSettings:
 class TestColour:
     """The result of a test run.
 
-    `green` is true if the test passed, and `red` is true if it failed as a test. If neither is true, `told` is the
-    reason.
+    `green` is true if the test passed, and `red` is true if it failed as a test. If neither is true, the run proves
+    nothing. `told` is the reason for the result.
     """
 
     green: bool = False
@@ -170,7 +171,7 @@ def colour(settings: RedGreenSettings, seen: Observation) -> TestColour:
         if settings.red_exit is not None
         else 0 < seen.code < 126 or seen.code == _ABORTED
     )
-    # Search stdout only if it has no line of a failed test, because such a line may contain any text.
+    # Search stdout for a fault only if there is no line of a failed test, because such a line may contain any text.
     fault = fault_of(seen, pinned=settings.program.pinned, stdout=failing is None)
     if fault is not None and not fault.by_build and not fault.unexplained:
         return TestColour(told=fault.reason)

@@ -79,7 +79,8 @@ class RollbackSettings:
 
     `program` is the test program, and `says` is the pattern of its success message. `speculative` contains the
     arguments that enable speculative decoding. `draft` is the draft model, if it is a separate file. `margin` has the
-    same meaning as in `tokens`. A check is skipped if its setting is None or empty.
+    same meaning as in `tokens`. `prompting` is the prompt for the checks `speculative` and `reuse`. A check is skipped
+    if its settings are None, empty or false.
     """
 
     program: Program | None = None
@@ -303,7 +304,9 @@ def _question(prompting: Prompting, *, cache: bool) -> Question:
 def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
     """Judge the exit code and the output of a test program.
 
-    A reported mismatch is FAIL. A skipped test is INVALID.
+    A reported mismatch is FAIL. A different failure is FAIL if the build caused it, otherwise INVALID. If the program
+    exits with 0, a line that matches `says` is PASS. Without such a line, the verdict is INVALID, for example for a
+    skipped test.
     """
     lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
     if denied := next((line for line in lines if _DENIES.search(line)), None):

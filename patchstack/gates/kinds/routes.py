@@ -3,12 +3,12 @@
 The gate shows that a switch changes the route of calls. `engaged` does not prove this, because it checks only that a
 switch leaves a line: a route can be taken once in a warm-up and never again. The expectations are written as for
 `patchstack trace read --expect`. The gate is INVALID if records were lost because of a trace's limit, or if records
-contradict their summary.
+contradict their summary. To run a different program, use `program:` and `args:` instead of `model:` and `prompt:`.
 
     - name: grouped
       kind: routes
-      model: q36-35b                # with a prompt, or server: true; or program: and args:
-      prompt: The capital of France is
+      model: q36-35b
+      prompt: The capital of France is  # runs llama-completion, or llama-server with server: true
       env: {LLAMA_MOE_MMID_ROUTE_TRACE: 1000000}
       on: {GROUPED_MMQ: 1}
       expect: ['route=mmq type=nvfp4 >= 1000', 'route=host_sync == 0']
@@ -46,7 +46,8 @@ class RoutesSettings:
 
     `on` and `off` are the additional environment variables of the two runs. The program's `env` enables the traces in
     both runs. `expect` must hold with the switch on. `expect_off` must hold with the switch off. If `expect_off` is
-    empty, `expect` must not hold with the switch off.
+    empty, at least one expectation of `expect` must not hold with the switch off. `questions` are the requests, if the
+    program is a server.
     """
 
     program: Program
@@ -59,7 +60,7 @@ class RoutesSettings:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expectations about traces, written as for `patchstack trace read --expect`."""
+    """The form of a setting that contains expectations, written as for `patchstack trace read --expect`."""
 
     written: str = "a list of expectations"
     option: Any = list[str]

@@ -2,8 +2,8 @@
 
 A digest of the text shows only that the text differs. Ids show the positions and the number of the differences. The
 server has one slot, receives one request at a time and uses no cache, because concurrent greedy requests may give
-different tokens than single requests. A reference is a list of ids in a file next to the workspace file, or only the
-digest of such a list. `states` and `kl` have the same meaning as in `completion`.
+different tokens than single requests. A reference is a list of ids, or only the digest of such a list. The list is in
+the gate's entry, or in a file next to the workspace file. `states` and `kl` have the same meaning as in `completion`.
 
     - name: moe-tokens
       kind: tokens

@@ -2,9 +2,9 @@
 
 Evidence must show that the model is still the same.
 
-The evidence is a comparison of the judged build with the build of the reference. It uses the same model, compute path
-and switches, and must have the verdict PASS. The comparison is either the KL divergence that the gate itself measures
-(`kl`, see `model_unchanged`), or another gate of the suite, which is run now on this build.
+The evidence is a measurement of the judged build, with the same model, compute path and switches, and with the verdict
+PASS. It is either the KL divergence from the build of the reference, which the gate itself measures (`kl`, see
+`model_unchanged`), or the result of another gate of the suite, which is run now.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ may define how to measure the model if a transcript changed:
     kl: {text: corpus.txt, context: 512, chunks: 20, build: 4b77161d29e1}
 
 Both sides run the gate's model, with the compute path and the switches of the changed state. The build of the reference
-runs the base. In `accept`, this is the build of the accepted prefix, otherwise `build` (written by `gate record`). A
-build that does not give the reference's transcript cannot run the base. A state that differs from another state is
-measured against the other state, on the same build. If `base` names a model and no build is set, the base is this
-model, and the result does not count as evidence. The verdict of the gate does not change.
+runs the base. In `accept`, this is the build of the accepted prefix. In other commands, it is `build`, which `gate
+record` writes. A build that does not give the reference's transcript cannot run the base. A state that differs from
+another state is measured against the other state, on the same build. If `base` names a model and no build is set, the
+base is this model, and the result does not count as evidence. The verdict of the gate does not change.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ NO_BASE = "there is no build to compare with: kl: has no build, which gate recor
 class Measure:
     """How to measure a model.
 
-    `kl` contains the text, the shape, the limits and the arguments. The environments come from the states. `build` runs
-    the base. `base` is the model of the base, if it is a different model.
+    `kl` contains the text, the lengths of contexts and batches, the limits and the arguments. The environments come
+    from the states. `build` names the build that runs the base. `base` is the model of the base, if it is a different
+    model.
     """
 
     kl: kl.KlSettings
@@ -115,7 +116,8 @@ MEASURED = Setting[Values | None](
 def measure_of(values: Values, prompting: Prompting) -> Measure | None:
     """Return the measurement from a gate's setting `kl`.
 
-    `kl` contains the settings of the kind `kl`, without models and environments.
+    `kl` contains settings of the kind `kl`, `build` and `base`. The judged model comes from the gate, and so do the
+    arguments if `kl` has none. Return None if the gate has no setting `kl`.
     """
     own = values[MEASURED]
     if own is None:

@@ -88,9 +88,10 @@ def base_of(settings: object, build: str | None) -> RecordedReference | None:
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[RecordedReference], note: str) -> None:
-    """Write references into a workspace file, and add a note as a comment after each reference.
+    """Write references into a workspace file, and add `note` as a comment after each of them.
 
-    Nothing else in the file changes.
+    A reference that has a `file` is written to this file instead. A build under `kl` gets no comment. Nothing else in
+    the workspace file changes.
 
     Raises `ConfigError` if the gate is no longer in the file.
     """

@@ -55,7 +55,7 @@ def reference_in(path: Path) -> TokenReference | str:
 def combined(given: TokenReference | None, filed: TokenReference | None) -> TokenReference | str | None:
     """Combine the reference from `expect` with the reference from a file.
 
-    If they do not match, return the problem as text.
+    Return None if neither is given. If they do not match, return the problem as text.
     """
     if given is not None and filed is not None and given.sha256 != filed.sha256:
         return f"the ids of the file do not match expect: their digest is {filed.sha256}"
@@ -97,7 +97,10 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class IdsFile:
-    """A file of token ids, next to the workspace file or named on the command line."""
+    """The form of a setting that names a file of token ids.
+
+    In a suite, the path is relative to the directory of the workspace file.
+    """
 
     written: str = "a file next to the workspace file, with a JSON list"
     option: Any = Path
@@ -131,7 +134,10 @@ EXPECT_FILE = Setting[Filed | None](
 
 
 def reference_of_values(values: Values) -> TokenReference | None:
-    """Return the reference from `EXPECT` and `EXPECT_FILE`."""
+    """Return the reference from `EXPECT` and `EXPECT_FILE`. Return None if neither is given.
+
+    If they do not match, report the problem on `values` and return None.
+    """
     filed = values[EXPECT_FILE]
     whole = combined(values[EXPECT], filed.reference if filed is not None else None)
     if isinstance(whole, str):
