@@ -74,8 +74,8 @@ class ShallowRange(MissingError):
 def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
     """Return the commit at an upstream ref.
 
-    `named` is whether the user named the ref. If so, errors begin with `what`, the name of the option. Raises the same
-    errors as `Repository.resolve_commit`.
+    `named` is true if the user named the ref with the option `what`. Errors then begin with the name of the option.
+    Otherwise, their hint contains it. Raises the same errors as `Repository.resolve_commit`.
     """
     if named:
         return reached.repository.resolve_commit(reached.rev, what, objects)
@@ -92,7 +92,8 @@ def read_range(
     """Return the commits from the pin to a tip.
 
     `ref` is the name of the tip. `what` is the name of the option, for hints. Raises `UsageError` if the tip does not
-    descend from the pin, and `ShallowRange` if the clone is too shallow.
+    descend from the pin, `ShallowRange` if the clone is too shallow, and `MissingError` if the commits cannot be listed
+    for a different reason.
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())

@@ -90,10 +90,11 @@ class Replay(Generic[T, R]):
         *,
         keep: bool,
     ) -> tuple[R] | None:
-        """Try the waiting patches, and all patches that read their changes, in order.
+        """Try the waiting patches, and the later patches that read their changes, in order.
 
-        Return the result of patch `upto` if this patch is tried. `dirty` are the contents that differ from the last run
-        at the current patch.
+        The walk ends at patch `upto`. If this patch is tried, return its result, otherwise None. The patches in
+        `others` are tried with `step`. `dirty` contains, by place, the contents that differ from the last run. It is
+        updated after each patch. With `keep`, the stored run is updated too.
         """
         heapify(waiting)
         last = -1

@@ -1,10 +1,10 @@
-"""Gate kind `backend-ops`: for every case of a reference, a backend computes the same result as the CPU.
+"""Gate kind `backend-ops`: a backend computes the same results as the CPU, and runs every case of a reference.
 
 `test-backend-ops` prints OK and exits with 0 even if it skipped the named backend, or if no case matched. Its total
 shrinks if a backend no longer supports a case. Therefore the gate requires that the named backend was tested, that all
-parts of the output agree, and that each operator has cases. It also compares the names of the cases with a reference.
-The gate reads the list of cases from the test run, because `test-backend-ops support` omits the cases of fused graphs.
-The output of `test-backend-ops support` shows why a case was lost.
+parts of the output agree, and that each operator has cases. If there is a reference, the gate also compares the cases
+with it. The gate reads the list of cases from the test run, because `test-backend-ops support` omits the cases of fused
+graphs. The output of `test-backend-ops support` shows why a case was lost.
 """
 
 from __future__ import annotations

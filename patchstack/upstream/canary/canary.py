@@ -33,9 +33,9 @@ class Question:
 
     With `blame`, the run searches for the first commit that breaks each patch. It uses strict applies if `strict` is
     true, and otherwise three-way merges. With `search`, it also finds commits that are similar to a patch, and commits
-    that conflict with the lines of a patch. The search for names that both a patch and upstream added then includes
-    files that the series does not touch. `timeline` shows how each patch fits onto every commit. `checks` are run on
-    the resulting trees. `engine` opens the engine for the commands of checks. `parked` patches are examined too.
+    that conflict with the lines of a patch. It also searches files that the series does not touch for names that the
+    patches add. `timeline` shows how each patch fits onto every commit. `checks` are run on the resulting trees.
+    `engine` opens the engine for the commands of checks. `parked` patches are examined too.
     """
 
     strict: bool = False
@@ -84,6 +84,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
 def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, all_commits: bool) -> None:
     """Fetch the missing files that the series needs, all in one step.
 
+    With `all_commits`, these are the files at the pin and at every commit, otherwise those at the pin and at the tip.
     Does nothing if `objects` cannot fetch.
     """
     if objects.fetch is None:
@@ -98,7 +99,7 @@ def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, 
 
 
 class _Rows:
-    """Builds the rows of the result."""
+    """Builds the `CanaryPatch` of each patch, which is one row of the result."""
 
     def __init__(
         self,
@@ -164,7 +165,8 @@ class _Rows:
     def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
         """Return the hunks of a failing patch that upstream has not taken.
 
-        Return None if upstream has taken no significant hunk, and no upstream commit made most of the change.
+        Return None for a patch that applies, or that does not apply to the pin. Also return None if upstream has taken
+        no significant hunk, and no upstream commit made most of the change.
         """
         if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
             return None
@@ -174,7 +176,7 @@ class _Rows:
         return taken.remains if taken.some or (like is not None and _did_it(like)) else None
 
     def _landed(self, index: int, applied: bool) -> Likeness | None:
-        """Return how upstream already contains the patch or a similar change."""
+        """Return how upstream already contains the patch or a similar change. Return None if it contains neither."""
         if not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if not self._diagnoser.changed(self._tip, index):

@@ -35,7 +35,7 @@ class _Carried:
 
 
 class CarriedTrees:
-    """Computes the trees of a series on upstream trees.
+    """Computes the trees that a series produces on upstream trees.
 
     `wanted` are the numbers of the patches whose trees are needed. `links` are the results of applying each patch to
     the pin.

@@ -22,10 +22,10 @@ from patchstack.upstream.merge.text import is_binary, myers
 
 REASONS = 2 * SPARE
 REASONS_OF_COMMIT = SPARE // 30
-"""The additional effort that is allowed for all reasons of a run together, in nanoseconds.
+"""The additional work that is allowed in one run for finding the reasons of all failures, in nanoseconds.
 
-`REASONS` is allowed for the run, and `REASONS_OF_COMMIT` for each upstream commit. 54 patches on 281 commits needed a
-sixth of the total.
+The limit is `REASONS`, plus `REASONS_OF_COMMIT` for each upstream commit. 54 patches on 281 commits needed a sixth of
+this limit.
 """
 
 
@@ -50,7 +50,8 @@ class Reason:
 def reasons_against(standing: Standing, index: int, pool: Pool) -> tuple[Reason, ...]:
     """Return the reasons why a patch does not apply at its place in a chain. The result has at least one reason.
 
-    The patches of a run share the effort limit of `pool`. If the limit is reached, only the file is named.
+    `pool` is the additional work for placing hunks that all patches of a run share. If it is used up, the reason for a
+    file names no hunk.
     """
     diffs = standing.chain.steps(index)
     if diffs is not None:
@@ -169,7 +170,7 @@ class Culprits:
         return [self._range.commits[index] for index in sorted(indices)]
 
     def of_path(self, path: bytes) -> UpstreamCommit | None:
-        """Return the last commit that changed a path."""
+        """Return the last commit that changed a path. Return None if no commit changed it."""
         indices = [index for index, _ in self.versions(path)[1:]]
         return self._range.commits[indices[-1]] if indices else None
 

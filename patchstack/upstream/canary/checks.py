@@ -62,8 +62,9 @@ def look_at_checks(
 ) -> tuple[CheckAhead, ...]:
     """Run checks on the trees that a series produces at the pin and at the tip.
 
-    With `blame`, also run the checks at every commit between the two. Writes nothing. Raises `MissingObject` if the
-    content of a touched file is not available.
+    Checks of upstream without the series (`on_upstream`) are skipped. With `blame`, also run the checks at every commit
+    between the pin and the tip. Writes nothing. Raises `MissingObject` if the content of a touched file is not
+    available.
     """
     checks = [check for check in checks if not check.on_upstream]
     if not checks:

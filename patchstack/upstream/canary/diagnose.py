@@ -29,8 +29,8 @@ class Diagnosis:
     """The reason why one patch fails on one tree.
 
     In a cascade, earlier patches cause the failure, and `causes` contains their indices. The patch that changed the
-    most failing places is first. If the failure is not a cascade, `also` contains the failing earlier patches whose
-    lines the patch needs too.
+    most failing places is first. If the failure is not a cascade, `also` contains the failing earlier patches that
+    changed some of these places. `renamed` contains the old and the new path of each missing file that upstream moved.
     """
 
     state: State
@@ -107,7 +107,7 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Return the new path of each touched file that upstream moved, and the entry at this path.
+        """Map the old path of each touched file that upstream moved to its new path and the entry there.
 
         A file counts as moved if the tree lacks the file's old path and contains a similar new file.
         """
@@ -125,7 +125,7 @@ class Diagnoser:
         return found
 
     def at_pin(self, path: bytes) -> Entry | None:
-        """Return upstream's entry at a path at the pin."""
+        """Return the entry at a path in the pin's tree. Return None if the path does not exist there."""
         return self._pin.entry(path) if self._pin.obstacle(path) is None else None
 
     def _diagnosed(self, tree: str, index: int) -> Diagnosis:
@@ -155,9 +155,9 @@ class Diagnoser:
     ) -> bool:
         """Return whether a patch fails only because earlier patches that it depends on fail.
 
-        This is true in two cases. In the first, the patch's own change merges three-way onto upstream. In the second,
-        all places that do not fit belong to those earlier patches, and either the patch merges if their changes are
-        included, or upstream changed nothing at these places.
+        This is true if the patch's own change merges three-way onto upstream. It is also true if all failing places
+        belong to failing earlier patches, and one of two conditions holds: the patch merges onto a tree that includes
+        the changes of all earlier patches, or upstream changed nothing at the failing places.
         """
         if all(owners) and (
             self.merges_laid(tree, index) or not any(self._edits_in(tree, index, reason) for reason in reasons)
@@ -188,7 +188,10 @@ class Diagnoser:
         return any(change.old is None or change.new is None for change in changes)
 
     def _owners(self, reason: Reason, index: int) -> frozenset[int]:
-        """Return the earlier patches that changed the failing lines or the file."""
+        """Return the earlier patches that changed the failing lines.
+
+        If no lines are known, return the earlier patches that changed the file.
+        """
         if not reason.path:
             return frozenset()
         span = self._span(reason, index)

@@ -12,7 +12,7 @@ from patchstack.upstream.canary.transplant import Transplant
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 _SHOWN = 4  # the maximum number of conflicting places that are reported for one patch
-_TOGETHER = 4  # the maximum number of commits in one reason; for a longer list, only the last commit is named
+_TOGETHER = 4  # the maximum number of commits that together break a patch; if more are needed, only the last is named
 
 Fails = Callable[[str], Sequence[bool]]
 """The type of functions that return, for each patch, whether the patch fails in a chain over a tree."""
@@ -85,7 +85,8 @@ def _walked(
 ) -> list[Broken | None]:
     """Walk over the commits, and explain every patch at the first commit at which the patch fails.
 
-    `supposed` has the same result as `fails`, but is used for hypothetical trees near the pin.
+    `fails` returns which patches fail on a commit's tree. `supposed` returns the same for hypothetical trees. `broken`
+    describes the failure of a patch.
     """
     judged = [index for index in range(len(diagnoser.own)) if diagnoser.own.applies(index)]
     found: list[Broken | None] = [None] * len(diagnoser.own)

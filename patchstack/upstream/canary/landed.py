@@ -34,7 +34,7 @@ from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import is_binary
 
 SAME_LINES = 0.6
-"""The minimum share of a patch's changed lines in a similar upstream commit.
+"""The minimum share of a patch's changed lines that a similar upstream commit must change too.
 
 Such a commit counts as a modified version of the patch.
 """
@@ -69,8 +69,8 @@ class Landing:
     def whole(self, index: int) -> Likeness | None:
         """Return how upstream's tip contains a complete patch.
 
-        The tip contains the patch if the patch changes nothing in the tip, or applies in reverse. Otherwise, the result
-        is None.
+        The tip contains the patch if the patch changes nothing in the tip, if a later patch with the same lines changes
+        nothing there, or if the patch applies in reverse. Otherwise, the result is None.
         """
         tip = self._range.tip.tree
         if self._diagnoser.carried(tip).nothing[index]:
@@ -91,7 +91,10 @@ class Landing:
         return self._since("hunks", index)
 
     def same(self, index: int) -> Likeness | None:
-        """Return the commit that has the same patch-id as a patch under any diff algorithm."""
+        """Return the first commit that has the same patch-id as a patch under at least one diff algorithm.
+
+        Return None if no commit has the same patch-id, or if the patch is too large or too costly to analyse.
+        """
         paths = set(self._diagnoser.own.of(index))
         if not paths or self._diagnoser.own.bulky(index):
             return None
@@ -115,7 +118,9 @@ class Landing:
     def similar(self, index: int) -> Likeness | None:
         """Return the commit that is most similar to a patch.
 
-        Commits are compared by the lines that they change, or by title if commit and patch touch a common file.
+        Only commits that change a file of the patch are compared. They are compared by the lines that they change. If
+        no commit has enough of the patch's lines, they are compared by title. Return None if no title is similar
+        either.
         """
         mine = self._mine(index)
         total = sum(mine.values())
@@ -197,9 +202,11 @@ class Landing:
         return later[-1] if later else None
 
     def _since(self, how: str, index: int) -> Likeness:
-        """Return the commit that made the change.
+        """Return the commit since which upstream contains a patch.
 
-        Upstream contains the change at this commit, and at every later commit that touches the files.
+        Upstream contains the patch at this commit, and at every later commit that touches the patch's files. `how`
+        selects the test (see `Likeness`). The commit of the result is None if upstream already contained the patch at
+        the pin.
         """
         commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
         trees = [self._range.pin.tree, *(commit.tree for commit in commits)]

@@ -40,7 +40,7 @@ class ParkedAhead:
 def look_at_parked(
     objects: Objects, series: Series, range_: UpstreamRange, parked: Sequence[ParkedPatch]
 ) -> tuple[ParkedAhead, ...]:
-    """Apply each parked patch to the newest upstream, after the patches with smaller numbers. Writes nothing."""
+    """Apply each parked patch to upstream's tip, after the patches with smaller numbers. Writes nothing."""
     if not parked:
         return ()
     numbers = [patch.number for patch in series.patches if patch.number is not None]

@@ -53,8 +53,9 @@ class Broken:
     """The first commit at which a patch fails.
 
     `together` are earlier commits that are needed to break the patch, oldest first. It is empty if `commit` alone
-    breaks the patch. `root` is true if the patch fails because of its own change. If it is false, `causes` are the
-    patches whose failures cause this failure. `lines` describe the conflicting places.
+    breaks the patch, or if the needed commits could not be determined. `root` is true if the patch fails because of its
+    own change. If it is false, `causes` are the patches whose failures cause this failure. `lines` describe the
+    conflicting places.
     """
 
     commit: UpstreamCommit

@@ -39,7 +39,7 @@ ChangedLines = Counter[tuple[bytes, bytes]]
 
 
 def patch_ids(changes: Sequence[Change]) -> set[str]:
-    """Return the ids of a change under every diff algorithm.
+    """Return the patch-ids of a change, one for each diff algorithm.
 
     As in `git patch-id`, an id is computed from the changed lines and their context, without whitespace.
     """

@@ -92,8 +92,8 @@ class Staleness:
         """Return, for each patch, messages about the names that both the patch and upstream added.
 
         Each message names upstream's file. A name counts only if upstream added it since the pin. `indices` are the
-        patches that apply. Only files that the series touches are searched. With `everywhere`, all available files that
-        upstream changed are searched, if they have the suffix of a touched file.
+        patches that apply. Without `everywhere`, only files that the series touches are searched. With `everywhere`,
+        all available files that upstream changed are searched, if the series touches a file with the same suffix.
         """
         defined = {index: self._defined(index) for index in indices}
         wanted: set[bytes] = set().union(*defined.values())
@@ -139,7 +139,8 @@ class Staleness:
     def _changed(self, everywhere: bool) -> Iterator[tuple[bytes, Entry | None, Entry]]:
         """Yield the available files that upstream changed, as path, entry at the pin, and entry at the tip.
 
-        A file that the series does not touch is included only if the series touches files with the same suffix.
+        Without `everywhere`, only files that the series touches are included. With `everywhere`, a file is included if
+        the series touches a file with the same suffix.
         """
         paths = self._diagnoser.chain.touched.paths
         pairs: list[tuple[bytes, Entry | None, Entry | None]] = list(zip(paths, self._pin, self._tip, strict=True))

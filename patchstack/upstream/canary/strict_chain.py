@@ -181,8 +181,9 @@ class Standing:
 class StrictChain:
     """Applies a series to many trees. This is a context manager, because git needs a temporary directory.
 
-    An anchored patch is merged three-way from its own blob if the tree's blob is different. It counts as applied if it
-    merges. Its own blob must be in the store: run the chain over the pin first.
+    An anchored patch names the blobs before and after the patch. If the tree has a different blob, the patch is merged
+    three-way from its own blobs, and counts as applied if it merges. Its own blobs must be in the store: run the chain
+    over the pin first.
     """
 
     def __init__(self, objects: Objects, patches: Sequence[PatchFile]) -> None:

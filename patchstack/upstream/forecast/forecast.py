@@ -108,10 +108,10 @@ class Forecast:
 
 
 def expected(commits: float, lines: int, days: int) -> float:
-    """Return the expected number of changes to a place with `lines` lines in `AHEAD` days.
+    """Return how many changes to a place are expected in the next `AHEAD` days.
 
-    `commits` is the number of commits that changed lines near the place in `days` days. The result is the place's share
-    of these changes plus `CALM`.
+    The place has `lines` lines. In the last `days` days, `commits` commits changed lines near the place. The result is
+    the place's share of these changes, scaled to `AHEAD` days, plus `CALM`.
     """
     share = (lines + 2 * CONTEXT) / (lines + 2 * NEAR)
     return CALM + commits * share * AHEAD / days
@@ -315,7 +315,7 @@ class _Forecaster:
 
 
 def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
-    """Return how many of a file's changes were near a range of lines of its newest version.
+    """Return how many changes of a file were near a range of lines. The range refers to the newest version of the file.
 
     `made` contains the changes, oldest first.
     """

@@ -37,5 +37,5 @@ def behind(range_: Range, edits: Iterable[Edit]) -> Range:
 
 
 def distance(edit: Edit, range_: Range) -> int:
-    """Return the number of new lines between an edit and a range. Return 0 if the two touch."""
+    """Return the number of lines between an edit and a range of the new text. Return 0 if the two touch or overlap."""
     return max(0, edit.to - range_[1], range_[0] - edit.to - edit.added)

@@ -1,8 +1,9 @@
 """Merge a series three-way onto another tree, with edits instead of texts.
 
-Complete files are compared only once: upstream's version of each file with the version at the pin. For a patch that
-merges, the resulting edits are only shifted. For a patch that is skipped, the reverse of the patch's edits is added to
-them. Only the few lines of touching edits are compared again. The merge produces the same result as `text.merge_texts`.
+Complete files are compared only once: upstream's version of each file with the version at the pin. The result is
+upstream's edits. If a patch merges, upstream's edits are only shifted. If a patch is skipped, the reverse of the
+patch's edits is added to upstream's edits. Only the few lines of touching edits are compared again. The merge produces
+the same result as `text.merge_texts`.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def compare(old: Lines, new: Lines, index: Index | None = None) -> tuple[Edit, .
 def merge_edits(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
     """Merge a patch's edits (base to theirs) with upstream's edits (base to ours).
 
-    A conflict is settled in `lines`. If both sides only inserted lines, both insertions are kept, with that of `ours`
-    first. Otherwise, the lines of `ours` are kept.
+    In the merged `lines`, conflicts are settled. If both sides only inserted lines, both insertions are kept, with that
+    of `ours` first. Otherwise, the lines of `ours` are kept.
     """
     if not upstream:
         return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())

@@ -19,8 +19,8 @@ CHAIN = 64
 _OFTEN, _LEAST = 64, 40_000_000
 """The effort limit of the search. Above the limit, the rest is compared with Myers' diff.
 
-`_OFTEN` is how often each line may be examined. `_LEAST` is the number of examinations that are always allowed. git has
-no such limit, so its time grows with the square of the number of changes.
+`_OFTEN` is how often a line may be examined on average. `_LEAST` is the number of examinations that are always allowed.
+git has no such limit, so its time grows with the square of the number of changes.
 """
 
 

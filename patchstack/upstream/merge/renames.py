@@ -18,7 +18,7 @@ def likeness(one: bytes, other: bytes) -> float:
     """Return the size of the common lines as a share of the larger text, from 0 to 1.
 
     The bytes of whole lines are counted, and the order of lines is ignored, as in git's similarity index
-    (diffcore-delta.c).
+    (diffcore-delta.c). Return 0 for different binary files, and for texts whose sizes are too different for a rename.
     """
     if one == other:
         return 1.0
