@@ -103,9 +103,9 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """Return the first error in the lines, or None if they contain no known error.
+    """Return the first error with one of the `styles`, or None if the lines contain none.
 
-    If CMake itself reported an error, this error is returned, because the errors before it did not stop CMake.
+    An error that CMake itself reported has priority. Errors of other tools before it did not stop CMake.
     """
     wanted = set(styles)
     if Style.CMAKE in wanted:

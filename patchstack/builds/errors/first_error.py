@@ -160,11 +160,14 @@ _OF_THE_MACHINE = (FailureKind.OUT_OF_MEMORY, FailureKind.NO_SPACE, FailureKind.
 class Failure:
     """The first error of a build.
 
-    `file` is relative to the root of the source. It is the file of the error, or the nearest place in the source that
-    led to the error. If `line` is None, `file` is the compiled file. `file` is None if no file of the source is known.
-    `sites` are all places, innermost first: the error itself, then the places that instantiated, included or
-    called it. A place outside the source has an absolute path. `block` contains the lines to show. `target` is the
-    target that failed.
+    `sites` are up to 20 places, innermost first: the error itself, then the places that instantiated, included or
+    called it. A place outside the source has an absolute path.
+
+    `file` and `line` are the first of these places that is inside the source, with a path relative to the root of the
+    source. If there is no such place, `line` is None, and `file` is the compiled file. In a linker error, `file` may be
+    the source of the object. `file` is None if no file of the source is known.
+
+    `block` contains the lines to show. `target` is the target that failed.
     """
 
     kind: FailureKind
@@ -294,8 +297,9 @@ class _Places:
     def resolve(self, path: str) -> tuple[str, bool]:
         """Return a path relative to the root of the source, and whether the path is inside the source.
 
-        A path outside is returned as an absolute path. A path that begins with `..` is relative to CMake's directory.
-        All other relative paths are relative to the root, because tools get absolute paths or run below the root.
+        An absolute path outside the source stays absolute. A path that begins with `../` is relative to CMake's
+        directory. All other relative paths are relative to the root. In them, directories of generated files, such as
+        `_deps`, are outside the source.
         """
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)

@@ -57,10 +57,11 @@ class Origin:
 
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
-    """Return the origin of a line of a file in the last tree. Line numbers start at 1.
+    """Return the origin of a line of a file. Line numbers start at 1.
 
-    Returns None if that tree has no such file or line, for example because the build created the file. `git blame` with
-    its default options gives the same result.
+    The file is read from the tree after the last of the `steps`, or from `base_tree` if there are no steps. Returns
+    None if that tree has no such file or line, for example because the build created the file. `git blame` with its
+    default options gives the same result.
 
     Raises `MissingError` if objects are not available, or if git fails.
     """
@@ -283,7 +284,11 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
 
 
 def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
-    """Return the patch that added the failing line, or None, and a phrase that describes the line's origin."""
+    """Return the patch that added the failing line, with a phrase that describes the line's origin.
+
+    For a line of upstream, the patch is the one that added the code from which the line was reached. The patch is None
+    if there is no such code, or if the origin is unknown.
+    """
     if not source.steps or source.base_tree is None:
         return None, "the source is not a series"
     if failure.file is None:

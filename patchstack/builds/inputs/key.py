@@ -22,9 +22,10 @@ A new version prevents the reuse of binaries that were built with older commands
 class Toolchain:
     """The compilers.
 
-    `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image, combined with the digest
-    of a mounted toolkit. On the host, it is a digest of the programs. `versions` are the versions of the tools. `cuda`
-    is the version of the CUDA toolkit (major, minor), or None without a toolkit.
+    `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image. If a toolkit is mounted,
+    it is combined with the digest of the toolkit. On the host, it is a digest of the compilers, the toolkit and the
+    versions. `versions` are the versions of the tools. `cuda` is the version of the CUDA toolkit (major, minor), or
+    None without a toolkit.
     """
 
     digest: str
@@ -55,10 +56,11 @@ class Key:
 def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str | None = None) -> Key:
     """Return the key of a build.
 
-    It depends on the tree, the definitions, the architecture, the targets, the platform and the toolchain. For native
-    code, it also depends on the `processor`. It does not depend on the names of series and variant, the number of jobs,
-    the limits and the address of the engine, because these do not change the binaries. The binaries contain the key as
-    the value of a CMake definition, so this value is not an input.
+    It depends on the tree, its absent files, the definitions, the architecture, the targets, the platform, the
+    toolchain, and the version of the recipe. For native code, it also depends on the `processor`. The following do not
+    change the binaries, so the key does not depend on them: the names of series and variant, the number of jobs, the
+    limits, and the address of the engine. The binaries contain the key as the value of a CMake definition. The name of
+    this definition is an input, but its value is not.
     """
     inputs: dict[str, object] = {
         "schema": "patchstack.build-key/1",

@@ -100,10 +100,11 @@ class Plan:
 
 
 def make_plan(request: Request, variants: Variants, about: About, default: Setting[str] | None = None) -> Plan:
-    """Resolve a request. `default` is the variant for a request without variant and architecture.
+    """Resolve a request. `default` is the variant for a request that names neither a variant nor an architecture.
 
-    Raises `UsageError` for invalid options and for options that exclude each other. Raises `PlatformUnsupported` if the
-    engine does not support the requested platform.
+    Raises `UsageError` for invalid options and for options that exclude each other. Raises `ConfigError` if the variant
+    has no targets or cannot be resolved. Raises `PlatformUnsupported` if the engine does not support the requested
+    platform.
     """
     variant, why = _variant(request, variants, default)
     if variant.targets is None:
@@ -152,7 +153,7 @@ def _ccache(request: Request) -> Setting[bool]:
 
 
 def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
-    """Parse `K=V` pairs. `K` alone means `K=ON`. Raises `UsageError` that lists every invalid pair."""
+    """Parse `K=V` pairs. `K` alone means `K=ON`. Raises a `UsageError` that lists every invalid pair."""
     pairs, problems = [], []
     for text in texts:
         name, separator, value = text.removeprefix("-D").partition("=")

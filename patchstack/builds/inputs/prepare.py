@@ -40,8 +40,9 @@ def prepare(
 ) -> Inputs:
     """Return the inputs of a build.
 
-    If the image has a recipe and does not exist, it is built, unless `offline` is set. Raises the errors of
-    `make_plan`, of the engine, and of the search for tools.
+    If the image has a recipe and does not exist, it is built, unless `offline` is set or the engine cannot build
+    images. `memory` is a cache directory for digests and versions. `default` is used as in `make_plan`. Raises the
+    errors of `make_plan`, of the engine, and of the search for tools.
     """
     plan = make_plan(request, variants, engine.about(), default)
     if plan.engine.isolated:
@@ -79,9 +80,10 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
-    """Return the plan with the host's CUDA toolkit, and the path of its nvcc.
+    """Return the plan with the host's CUDA toolkit, and the path of the toolkit's nvcc.
 
-    If the plan names no toolkit, the toolkit of the nvcc on this machine is used.
+    If the plan names no toolkit, the toolkit of the nvcc on this machine is used. The path is None for a plan without
+    CUDA, and if no nvcc is found.
     """
     if not plan.cuda:
         return plan, None

@@ -149,8 +149,8 @@ _HOST_PROGRAMS = ("c++", "cc", "cmake", "ninja", "ccache")
 def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
     """Return the toolchain of an image, with the toolkit that the plan names.
 
-    `memory` is a cache directory for digests and versions. Raises `MissingError` if a tool is missing, or too old for
-    the architecture.
+    `memory` is a cache directory for digests and versions. Raises `MissingError` if a tool is missing, or if the CUDA
+    toolkit does not support the architecture.
     """
     toolkit = None
     if toolkit_place(plan) is not None and plan.toolkit is not None:
@@ -269,7 +269,7 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
 
 
 def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) -> None:
-    """Raise `MissingError` if a tool that the plan needs is missing or too old."""
+    """Raise `MissingError` if a needed tool is missing, or if the CUDA toolkit does not support the architecture."""
     missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
     if missing:
         raise ProgramMissing(

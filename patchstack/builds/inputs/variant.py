@@ -1,4 +1,7 @@
-"""Resolve variants, with the origin of each setting. A workspace's variants override patchstack's variants."""
+"""Resolve variants, with the origin of each setting.
+
+A workspace can add variants, and override settings of patchstack's variants.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,8 @@ class Variants:
     def for_arch(self, architecture: Architecture) -> Variant:
         """Return the variant for an architecture. If none exists, derive a variant from `cuda`.
 
-        Raises `UsageError` if several variants exist and none has the default name.
+        If several exist, the one with the default name (`cuda-sm121`) is returned. Raises `UsageError` if none of them
+        has this name.
         """
         found = []
         for name in self.names():

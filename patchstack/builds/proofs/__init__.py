@@ -1,2 +1,4 @@
-"""Proofs about binaries, one kind in each module. They inspect files and devices, and do not rely on flags or exit
-codes."""
+"""Proofs about binaries, one kind in each module.
+
+They inspect the binaries themselves. The options and the exit code of a build prove nothing about its binaries.
+"""

@@ -24,8 +24,8 @@ class Claim:
     - `architectures`: real architectures as cuobjdump prints them, without `sm_` (`121a`); empty without CUDA.
     - `targets`: programs that must exist; `optional_targets`: programs that may be missing.
     - `machine_paths`: directories of the build machine that no binary may contain.
-    - `search_paths`: directories, besides its own, in which a binary may search for libraries, such as `lib64` of a
-      toolkit.
+    - `search_paths`: directories in which a binary may search for libraries, in addition to the binary's own directory,
+      such as `lib64` of a toolkit.
     - `fp4_sources`: whether the source contains FP4 matrix instructions.
 
     Raises `ValueError` for an invalid key, because a search for such a key would prove nothing.

@@ -170,7 +170,7 @@ def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, .
 
 
 def _file_offset(segments: list[Any], address: int | None) -> int:
-    """Return the offset in the file of the byte at a virtual address."""
+    """Convert a virtual address to an offset in the file. Raises `DamagedElf` if no segment contains the address."""
     for segment in segments:
         if address is not None and segment["p_type"] == "PT_LOAD":
             within = address - segment["p_vaddr"]

@@ -50,8 +50,8 @@ class Built:
 class Survey:
     """The content of `bin`.
 
-    `files` are sorted by name. `links` maps the name of each link to the name of its target. `problems` describes other
-    entries, such as a socket, or a link that leads elsewhere.
+    `files` are sorted by name. `links` maps the name of each link to the name of its target. `problems` describes all
+    other entries, such as a socket, a link to a file outside `bin`, or a directory that cannot be read.
     """
 
     files: tuple[Built, ...]
@@ -102,7 +102,7 @@ def survey(directory: Path) -> Survey:
 def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
     """Return the first match of each wanted byte string in a file. The file is read once, in blocks.
 
-    Raises `MissingError` if the file cannot be read.
+    The result lacks strings that the file does not contain. Raises `MissingError` if the file cannot be read.
     """
     missing = [needle for needle in dict.fromkeys(wanted) if needle]
     found: dict[bytes, Occurrence] = {}

@@ -1,6 +1,6 @@
 """Proofs `exists`, `machine` and `paths`, about the files of a build.
 
-The programs exist, are for the right machine, and contain no path of the build machine.
+They prove that the programs exist, are for the right machine, and contain no path of the build machine.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def prove_build(
     Without `cuobjdump`, the proofs of device code are INVALID. Without `run`, the programs are not started, and
     `not_run` is the reason (`cannot run here: linux/arm64 programs on linux/amd64`).
 
-    Raises `MissingError` if a file cannot be read, or if pyelftools is not installed.
+    Raises `MissingError` if the directory does not exist, if a file cannot be read, or if pyelftools is not installed.
     """
     if not directory.is_dir():
         raise NoSuchBuild(f"{directory} is not a directory, so it contains no build to prove")

@@ -6,9 +6,11 @@ Formats: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md a
 https://slsa.dev/spec/v1.0/provenance. The file is not signed, so it is evidence only for people who trust the machine.
 
 `BUILD_TYPE` identifies the format of the parameters. External parameters are the choices of the user (variant,
-architecture, platform, definitions, targets). Internal parameters are properties of the machine (engine, limits). The
-resolved dependencies are `Resource`s: `pin` (a git commit, with its tree), `patches/…` (each with its SHA-256),
-`image`, `base image` and `toolchain`. The id of the invocation is the build key.
+architecture, platform, definitions, targets, ccache). Internal parameters are properties of the machine (engine,
+limits) and the inputs of the build key. The id of the invocation is the build key.
+
+The resolved dependencies are `Resource`s: `pin` (a git commit, with its tree), `source` (a git tree), `patches/…` (each
+with its SHA-256), `fork/…` (each a git commit), `image`, `base image`, `toolkit` and `toolchain`.
 """
 
 from __future__ import annotations
@@ -123,7 +125,7 @@ def image(reference: str, digest: str, *, name: str = "image", **notes: Json) ->
 def public_url(url: str) -> str | None:
     """Return a URL in a form that can be published: without user, password and query.
 
-    Returns None for a path of this machine.
+    Returns None for a path of this machine, for a `file:` URL, and for an invalid URL.
     """
     if "://" not in url:
         match = _SCP_LIKE.match(url)
@@ -143,7 +145,8 @@ def render(provenance: Provenance) -> bytes:
 
     The same build always gives the same bytes.
 
-    Raises `UsageError` if the statement would be invalid: no subject, an invalid digest, or a time without a zone.
+    Raises `UsageError` if the statement would be invalid, for example without a subject, with an invalid digest, or
+    with a time that has no zone.
     Raises `MissingError` if in-toto-attestation is not installed.
     """
     _libraries()

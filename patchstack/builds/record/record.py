@@ -63,7 +63,7 @@ class OptionEntry(Part, frozen=True, kw_only=True):
 
 
 class OptionsEntry(Part, frozen=True, kw_only=True):
-    """Every resolved option. `arch`, `image` and `toolkit` are omitted if the build has none."""
+    """Every resolved option. `optional_targets`, `arch`, `image` and `toolkit` are omitted if the build has none."""
 
     optional_targets: OptionEntry | msgspec.UnsetType = msgspec.UNSET
     variant: OptionEntry
@@ -93,8 +93,9 @@ class CcacheEntry(Part, frozen=True, kw_only=True):
 class Rejection(Part, frozen=True, kw_only=True):
     """The reason why the source does not compile: the first real error and its place.
 
-    `patch` is the patch that added the line. `patch` is null if the line is upstream's, or if the origin is unknown.
-    `origin` describes the origin. `block` contains the lines of the log to show.
+    `patch` is the patch that added the line. For a line of upstream, `patch` is the patch that added the code from
+    which the line was reached. `patch` is null if there is no such code, or if the origin is unknown. `origin`
+    describes the origin of the line. `block` contains the lines of the log to show.
     """
 
     kind: str

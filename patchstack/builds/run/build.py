@@ -33,12 +33,12 @@ PROVING = {"in_toto_attestation": "in-toto-attestation", "elftools": "pyelftools
 
 
 def missing_packages() -> list[str]:
-    """Return the packages for proofs and records that are not installed."""
+    """Return the names of the packages that proofs and provenance need, but that are not installed."""
     return [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
 
 
 def require_packages() -> None:
-    """Raise a `MissingError` that names every missing package for proofs and records."""
+    """Raise `MissingError` if proofs or provenance need a package that is not installed. It names all such packages."""
     if missing := missing_packages():
         raise PackageMissing(
             f"a build needs packages that are not installed: {', '.join(missing)}", hint=install_hint("build")
@@ -74,7 +74,8 @@ def build(
 
     A source that does not compile also gets a record, with the status `rejected`. Without `again`, such a source is not
     compiled again.
-    Raises the errors of the engine, and `NotJudged` for a build that ended without a result.
+    Raises the errors of the engine, of `Session.compile` and of `explain`. Raises `MissingError` if a needed package is
+    not installed.
     """
     key = inputs.key
     if not again and (found := _usable(store, key, inputs, watch)) is not None:
@@ -155,7 +156,8 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:
     """Return the claims for the proofs of a build.
 
-    With `session`, no binary may contain the session's source path or build path.
+    No binary may contain the path of the user's home directory or, with `session`, the session's source path or build
+    path.
     """
     plan = inputs.plan
     machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []

@@ -102,9 +102,10 @@ class ProgressReader:
 
 
 class _Estimate:
-    """Estimates the remaining time from the average of two times per step: of the whole run, and of the last steps.
+    """Estimates the remaining time from the mean duration of a step.
 
-    CUDA files take a hundred times as long as others, and one slow step must not make the estimate jump.
+    The estimate uses the average of two means: over the whole run, and over the last steps. CUDA files take a hundred
+    times as long as others, and one slow step must not make the estimate jump.
     """
 
     def __init__(self) -> None:

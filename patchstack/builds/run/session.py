@@ -156,8 +156,9 @@ class Session:
     def compile(self) -> SessionResult:
         """Configure and build. The output is written to the log in the draft.
 
-        A compiler error is a result. Raises `NotJudged` if the build ended without a result, `MissingError` for missing
-        tools, `ConfigError` if nothing is in `bin`, and `UsageError` for a definition that CMake did not use.
+        A compiler error is a result, not an exception. Raises `NotJudged` if the build ended without a result,
+        `MissingError` for missing tools, `ConfigError` if nothing is in `bin`, and `UsageError` for a definition that
+        CMake did not use.
         """
         log = self.draft / LOG
         with log.open("wb") as out:
