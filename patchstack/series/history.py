@@ -68,10 +68,10 @@ def read_fork(
 
 
 def check_pushed(repository: Repository, head: str, *branches: str, required: bool) -> str | None:
-    """Return a warning if no remote-tracking branch contains the commit. Return None otherwise.
+    """Return a warning if the commit `head` is not pushed. Return None otherwise.
 
-    The remote-tracking branches are those of the last fetch. With `required`, raises `NotHeldError` instead of
-    returning the warning.
+    The commit is pushed if a remote-tracking branch of one of the `branches` contains it, as of the last fetch. With
+    `required`, raises `NotHeldError` instead of returning the warning.
     """
     behind = _unpushed(repository, head, branches)
     if behind is None:

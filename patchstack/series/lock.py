@@ -24,7 +24,8 @@ _NEWER = "; a newer patchstack wrote it"
 _LARGEST_OTHER = 8 << 20
 """The maximum size in bytes of a lock that is parsed as YAML.
 
-Only a lock that differs from `export`'s form is parsed as YAML, for example after a manual merge.
+A lock is parsed as YAML only if it has parked patches, or if it differs from `export`'s form, for example after a
+manual merge.
 """
 _FIELD = re.compile(r' *(?:- )?(\w+):(?: "([^"\\]*)"| \[([\d, ]*)\]| [\w./]+)?\Z')
 
@@ -150,9 +151,10 @@ def parked_notes(directory: Path) -> list[str]:
 
 
 def _as_rendered(path: Path, data: bytes) -> Lock | None:
-    """Return the lock from a file that is exactly as `export` writes it. Return None for any other file.
+    """Return the lock from a file that is exactly as `export` writes it.
 
-    A YAML parser would take longer than verifying the series. The result is used only if it renders to the same bytes.
+    Return None for any other file, and for a lock with parked patches. A YAML parser would take longer than verifying
+    the series. The result is used only if it renders to the same bytes.
     """
     fields: list[tuple[str, str]] = []
     for line in data.decode("utf-8", "replace").splitlines()[1:]:

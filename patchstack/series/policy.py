@@ -28,8 +28,8 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
     `source` is a file if its name ends in `.yaml` or `.yml`. Otherwise, it is a commit. It is not checked whether a
     file with this name exists, because a change under review could add a file with the name of a commit.
 
-    Raises `MissingError` for a commit that is missing or has no workspace file, and `ConfigError` for a policy that
-    cannot be used.
+    Raises `MissingError` for a file or commit that does not exist, and for a commit that has no workspace file. Raises
+    `ConfigError` for a policy that cannot be used.
     """
     if source.endswith(_FILES):
         if not Path(source).is_file():

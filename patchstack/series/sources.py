@@ -54,10 +54,10 @@ def open_sources(
 ) -> Sources:
     """Open upstream and fork, and find the pin.
 
-    Missing contents that the series needs are fetched in advance. With `head_only`, only the fork's head is read. The
-    fork's history may then include merges, and does not have to descend from the pin. `recreate` is the name of the
-    series in the workspace. It is used in the hint that shows how to recreate a missing fork. `beside` is a fork that
-    is used only for hints, because its clone may contain the URL of upstream.
+    Missing contents are fetched on demand. The first fetch includes everything that the series needs. With `head_only`,
+    only the fork's head is read. The fork's history may then include merges, and does not have to descend from the pin.
+    `recreate` is the name of the series in the workspace. It is used in the hint that shows how to recreate a missing
+    fork. `beside` is a fork that is used only for hints, because its clone may contain the URL of upstream.
 
     Raises `NotARepository` for a path that is not a repository. Raises `MissingError` for a missing repository, ref or
     object, and `NotHeldError` for a fork that does not descend from the pin.

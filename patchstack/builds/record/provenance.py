@@ -146,8 +146,7 @@ def render(provenance: Provenance) -> bytes:
     The same build always gives the same bytes.
 
     Raises `UsageError` if the statement would be invalid, for example without a subject, with an invalid digest, or
-    with a time that has no zone.
-    Raises `MissingError` if in-toto-attestation is not installed.
+    with a time that has no zone. Raises `MissingError` if in-toto-attestation is not installed.
     """
     _libraries()
     from google.protobuf import json_format

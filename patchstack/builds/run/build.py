@@ -73,9 +73,8 @@ def build(
     inspected.
 
     A source that does not compile also gets a record, with the status `rejected`. Without `again`, such a source is not
-    compiled again.
-    Raises the errors of the engine, of `Session.compile` and of `explain`. Raises `MissingError` if a needed package is
-    not installed.
+    compiled again. Raises the errors of the engine, of `Session.compile` and of `explain`. Raises `MissingError` if a
+    needed package is not installed.
     """
     key = inputs.key
     if not again and (found := _usable(store, key, inputs, watch)) is not None:

@@ -186,8 +186,8 @@ def _after_hunks(lines: list[bytes], at: int) -> int:
 def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
     """Return the two names of a `diff --git` line, as written.
 
-    Names may contain spaces, so there may be several ways to split the line. A split that names the same file on both
-    sides at `depth` is preferred. Return None if no way to split the line remains, or more than one.
+    Names may contain spaces, so there may be several ways to split the line. If some splits name the same file on both
+    sides at `depth`, only these are considered. Return None unless exactly one split remains.
     """
     text = text.rstrip(b"\r")
     if text[:1] == b'"':

@@ -171,7 +171,8 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     """Read the patches of a directory, in the order that `read_order` finds.
 
     Raises `ConfigError` if the directory does not exist, contains no patches, or has files that cannot be read. The
-    error lists all unreadable files. Raises `MissingError` if the order is unknown or a listed file does not exist.
+    error lists all unreadable files. Also raises `ConfigError` if the directory has a lock and several patches share a
+    number. Raises `MissingError` if the order is unknown or a listed file does not exist.
     """
     name = name or directory.name
     if not directory.is_dir():

@@ -128,7 +128,7 @@ def choose_by_name(which: str, files: Sequence[str]) -> int | None:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Return numbers as text, with ranges: `0001-0004, 0006`."""
+    """Return numbers as text, with ranges: `0001-0004, 0006`. Only the first 12 ranges are listed."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:

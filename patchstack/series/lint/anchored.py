@@ -18,8 +18,8 @@ _WORD = re.compile(rb"\w{3,}")
 def check(subject: Subject) -> Iterator[Finding]:
     """Report added lines of an anchored patch that are also in the pin's file, once for each file.
 
-    Three kinds of lines are ignored: lines of up to 20 characters, preprocessor boilerplate, and lines that occur more
-    than three times in the file.
+    Four kinds of lines are ignored: lines of up to 20 characters, lines without a word of at least three characters,
+    preprocessor boilerplate, and lines that occur more than three times in the pin's file.
     """
     for patch in subject.patches:
         if not patch.file.anchored:

@@ -16,8 +16,9 @@ _Key = tuple[str, bytes]
 def check(subject: Subject) -> Iterator[Finding]:
     """Report patches that have no diff or repeat an earlier patch.
 
-    A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines. Equal lines count
-    only if at least three of them are long enough, because a few short lines may be equal by chance.
+    A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines in the same files.
+    Equal lines count only if at least three of them have four or more characters without blanks, because a few short
+    lines may be equal by chance.
     """
     seen: dict[_Key, str] = {}
     for patch in subject.patches:
@@ -37,7 +38,7 @@ def _keys(patch: LintedPatch) -> Iterator[_Key]:
     """Yield the keys of a change.
 
     The first key is made from all lines without blanks, so changes with the same patch-id have the same key. The second
-    key is made only from the added and removed lines.
+    key is made only from the added and removed lines. It is omitted if too few of them are long enough.
     """
     whole, own = hashlib.sha256(), hashlib.sha256()
     telling = 0

@@ -1,4 +1,4 @@
-"""Rule `new-gate`: the trailer must name the gate, so that `accept` can find it."""
+"""Rule `new-gate`: every `New-Gate` trailer names a gate, so that `accept` can find the gate."""
 
 from __future__ import annotations
 

@@ -23,7 +23,10 @@ def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report each changed file outside the patch's scope, at the line on which the file's diff begins."""
+    """Report each changed file outside the patch's scope, at the line on which the file's diff begins.
+
+    If the scopes would take too much work to check, report this once, and stop.
+    """
     left = _MOST
     for patch in subject.patches:
         globs = metadata_of(trailers_of(patch)).get(SCOPE, ())

@@ -15,8 +15,8 @@ _NEWLINE = b"\n"
 def readable(data: bytes | None, policy: LintPolicy) -> bytes:
     """Return the text of a patch for the rules.
 
-    The text is empty if checking it would take much longer than git needs to read the patch. If the policy sets a size
-    limit that the patch does not exceed, the patch is read anyway.
+    The text is empty if `data` is None, or if checking the patch would take much longer than git needs to read it. If
+    the policy sets a size limit that the patch does not exceed, the patch is read anyway.
     """
     if data is None:
         return b""

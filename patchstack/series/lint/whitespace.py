@@ -16,7 +16,7 @@ _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Report trailing blanks, spaces before tabs in the indent, and CRs in added lines.
+    """Report added lines with trailing blanks, a space before a tab in the indent, or a CR at the end.
 
     Each kind is reported once per file, and only if the file did not contain this kind before. Two cases are allowed: a
     new file in which every line ends with a CR, and two spaces at the end of a line of Markdown.

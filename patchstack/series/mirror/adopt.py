@@ -37,8 +37,9 @@ from patchstack.workspace import LintPolicy, SeriesConfig, Waiver, is_url
 class Adopted:
     """An adopted series.
 
-    `tree` is the tree that the original patches produce. `head` is the new commit of the branch, and `count` is the
-    number of its commits since the pin. `plan` describes the mirror that was written. `warnings` are for the user.
+    `tree` is the tree that the original patches produce. `head` is the head commit of the branch, and `count` is the
+    number of the branch's commits since the pin. `plan` describes the mirror that was written. `warnings` are for the
+    user.
     """
 
     config: SeriesConfig
@@ -65,10 +66,10 @@ def adopt(
     """Create a branch in `clone` from a directory of patches, and write its mirror to `patches/NAME`.
 
     The branch starts at the pin and has one commit for each patch. If a patch does not apply strictly, nothing is
-    written.
+    written. If `upstream` is None, `clone` is also upstream's repository. `strip` is the N of `-pN`.
 
-    The branch and the mirror cannot be written in one step. If a run is killed between the two, or before its caller
-    writes the workspace, a second run with the same arguments continues from there.
+    The branch and the mirror cannot be written in one step, and the caller writes the workspace afterwards. If a run is
+    killed between these steps, a second run with the same arguments continues after the last completed step.
 
     Raises `UsageError` for a clone, branch or directory that cannot be used. Raises a `NotHeldError` that lists every
     patch that does not apply, is empty, or has no context. Also raises the errors of `load_series` and `open_sources`.

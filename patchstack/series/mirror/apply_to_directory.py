@@ -44,10 +44,11 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
     The directory is a plain directory or the root of a work tree. No index is touched. With `check`, nothing is
     written. `strip` is the N of `-p N`.
 
-    Files are replaced one by one, with a journal. After an interruption, the next run completes the journal.
+    Files are replaced one by one, with a journal. After an interruption, run `patchstack apply --resume` to replace the
+    remaining files.
 
-    Raises `UsageError` for a directory that cannot be used, and `NotHeldError` if a patch does not apply. Nothing is
-    written in these cases.
+    Raises `UsageError` for a directory that cannot be used or in which an earlier run was interrupted. Raises
+    `NotHeldError` if a patch does not apply. Nothing is written in these cases.
     """
     if not directory.is_dir():
         raise BadPath(
@@ -143,7 +144,10 @@ def _files_below(directory: bytes) -> Iterator[bytes]:
 
 
 def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
-    """Return the mode and blob of a file on disk, without following links."""
+    """Return the mode and object id for a path on disk, without following links. Return None if nothing exists there.
+
+    A directory has the id of the empty tree.
+    """
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):

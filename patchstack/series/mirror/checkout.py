@@ -190,10 +190,13 @@ def check_out(
 ) -> CheckedOut:
     """Recreate the fork's branch in a new repository, up to the patch `at`.
 
-    `at` is the number or name of a patch; None means the whole series. `branch` is the name of the branch. Without a
-    lock, the commits are made from the mails of the patches. The repository borrows upstream's objects (as `git clone
-    --shared` does) and receives only the objects that the series adds. With `worktree_of`, the branch and a work tree
-    are created in a repository that has the pin. Everything is first recreated and checked in memory.
+    `at` is the number or name of a patch; None means the whole series. `branch` is the name of the branch; with `at`,
+    `-at-AT` is appended to it. Without a lock, the commits are made from the mails of the patches. Without `files`, no
+    files are checked out.
+
+    The repository borrows upstream's objects (as `git clone --shared` does) and receives only the objects that the
+    series adds. With `worktree_of`, the branch and a work tree are created in a repository that has the pin. Everything
+    is first recreated and checked in memory.
 
     Raises `UsageError` for a directory that is not empty, or a branch that cannot be created. Raises `ConfigError` for
     a lock without commits, and `NotHeldError` if series and lock do not produce the recorded commits.
@@ -259,10 +262,11 @@ _COMMITTER = ("-c", "user.name=patchstack", "-c", "user.email=patchstack@localho
 
 
 def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | None]) -> list[tuple[str, bytes]]:
-    """Return the commits of the lock after checking each.
+    """Check the lock's commit for each patch, and return the commits.
 
-    The hash of the commit object must be the id of the commit. The tree must be the tree that the patch produces, and
-    the parent must be the previous commit. Raises a `NotHeldError` that lists every problem.
+    The patch file must be the exported file. The hash of the commit object must be the id of the commit. The tree must
+    be the tree that the patch produces, and the parent must be the previous commit. Raises a `NotHeldError` that lists
+    every problem, and `ConfigError` if the lock contains no commit objects.
     """
     held = {patch.file: patch for patch in lock.patches}
     problems: list[str] = []

@@ -47,10 +47,11 @@ def copy_series(
     anchored: bool,
     context: int = 3,
 ) -> Copied:
-    """Write the series' patches to a new directory in the given form, with unchanged numbers.
+    """Write the series' patches to a new directory, with unchanged numbers.
 
-    The copy is published only if it produces the trees of the series. Raises `UsageError` for a directory that is not
-    empty. Also raises the errors of `check_out` if series and lock do not produce the recorded commits.
+    The copies are anchored, or have `context` lines of context. The copy is published only if it produces the trees of
+    the series. Raises `UsageError` for a directory that is not empty. Also raises the errors of `check_out` if series
+    and lock do not produce the recorded commits.
     """
     refuse_occupied(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)

@@ -45,9 +45,9 @@ def from_fork(
 ) -> Found:
     """Return the settings of a series from a fork branch.
 
-    The default pin is the merge base with upstream's HEAD. If no upstream is given, it is the merge base with
-    upstream's branch in the fork's clone. Raises `UsageError` if the pin cannot be found. Also raises the errors of
-    `open_sources`.
+    The default pin is the merge base with upstream's HEAD. If no upstream is given, it is the merge base with a
+    remote-tracking branch of the fork's clone, such as `upstream/HEAD` or `origin/master`. Raises `UsageError` if the
+    pin cannot be found. Also raises the errors of `open_sources`.
     """
     if is_url(fork):
         raise CloneNeeded(

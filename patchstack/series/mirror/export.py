@@ -63,8 +63,9 @@ class PlannedFile:
 class ExportPlan:
     """The planned writes of an export.
 
-    `projected` is the new series. `tree` is its tree, which was proven equal to the tree of the fork head. `made_from`
-    is the `lock_digest` before the export.
+    `writes` maps the name of each file to its new content, or to None if the file is removed. `projected` is the new
+    series. `tree` is its tree, which was proven equal to the tree of the fork head. `made_from` is the `lock_digest`
+    before the export.
     """
 
     series: str
@@ -115,10 +116,13 @@ def plan_export(
     """Plan the series of a fork branch, and prove that it produces the tree of the fork.
 
     `memory` records the patches that git does not have to format again. `parking` contains the patches to park: their
-    numbers, each with a reason. A parked patch stays parked unless the branch contains it again.
+    numbers, each with a reason. A parked patch stays parked unless the branch contains it again. `same` maps patch
+    numbers to commit ids, as in `identify`. With `renumber`, every patch gets a new number. With `discard_edits`, edits
+    of patch files are overwritten.
 
-    Nothing is written. Raises a `NotHeldError` that lists all problems of one kind: merges, empty commits, edited
-    patches whose edits would be lost, too few free numbers, or commits that the series could not recreate.
+    Nothing is written. Raises a `NotHeldError` that lists all problems of one kind: merges and empty commits, edited
+    patches whose edits would be lost, commits that match several patches, too few free numbers, forbidden paths, or
+    commits that the series could not recreate.
     """
     _refuse_commits(fork, base)
     made_from = lock_digest(directory)
@@ -330,7 +334,7 @@ def _edited(old: Series, lock: Lock) -> list[str]:
 def _known(old: Series, lock: Lock | None) -> list[Known]:
     """Return the patches of the last export, read from the lock and the files.
 
-    A patch whose file is missing keeps its number.
+    Parked patches are included. A patch whose file is missing keeps its number.
     """
     locked = {patch.file: patch for patch in lock.patches} if lock else {}
     ids = iter(patch_ids([patch.data or b"" for patch in old.patches if patch.file not in locked]))

@@ -1,6 +1,6 @@
 """Match commits with the patches of the last export, and assign numbers.
 
-A number is never changed or reused.
+A patch keeps its number, unless its commit was moved. A number is never reused.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def identify(known: Sequence[Known], coming: Sequence[Coming], same: Mapping[int
     """Pair commits with known patches.
 
     `same` maps patch numbers to commit ids, as the user set them. These pairs are made first. The further criteria are,
-    in order: commit id, patch-id, subject, and the similarity of changed lines. Only unambiguous pairs are made.
+    in order: commit id, patch-id, subject, and the similarity of changed lines. Only unambiguous pairs are made. Raises
+    `NotHeldError` if `same` names a patch or commit that does not exist.
     """
     known_of: list[int | None] = [None] * len(coming)
     free = set(range(len(known)))
@@ -98,7 +99,7 @@ def _by_likeness(
 ) -> list[str]:
     """Pair the remaining commits and patches by their share of common changed lines.
 
-    A pair is made only if it is clearly the best for both sides.
+    A pair is made only if it is clearly the best for both sides. Return a sentence for each ambiguous case.
     """
     old_lines = {i: changed_lines(known[i].data) for i in free}
     new_lines = {i: changed_lines(c.data) for i, c in enumerate(coming) if known_of[i] is None}

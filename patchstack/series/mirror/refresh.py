@@ -123,9 +123,9 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
 
 
 def _steps(applier: Applier, series: Series) -> list[_Step]:
-    """Apply each patch to the tree before it, and return the steps.
+    """Apply each patch to the tree before it, with fuzz if necessary, and return the steps.
 
-    Raises a `NotHeldError` that lists all patches that do not apply.
+    Raises a `NotHeldError` that lists all patches that have no context or do not apply even with fuzz.
     """
     steps: list[_Step] = []
     problems: list[str] = []
@@ -159,7 +159,7 @@ def _problems(applier: Applier, patch: PatchFile, outcome: Outcome) -> list[str]
 def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
     """Apply a whole patch with fuzz, and return the hunks that needed fuzz.
 
-    Return None if the patch does not fit; nothing is applied in this case.
+    Return None if the patch does not fit or no hunk needs fuzz. A patch that does not fit is not applied.
     """
     found: list[FuzzyHunk] = []
     edits: list[tuple[PatchedFile, int, bytes]] = []

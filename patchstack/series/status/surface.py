@@ -170,8 +170,9 @@ def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) 
     """Return the diff of a patch file for reading.
 
     `trees` contains the trees before and after the patch; None if the patch was not applied. A text diff whose hunks
-    have context is returned unchanged. If the trees are known, any other diff is made again from them, with three lines
-    of context. Such diffs have hunks without context, or only git can read them (binary data, links, …).
+    have context is returned unchanged. Any other diff has hunks without context, or contains changes that only git can
+    read (binary data, links, …). If `trees` is not None, such a diff is made again from the trees, with three lines of
+    context.
     """
     try:
         parse_diffs(data)
@@ -251,7 +252,7 @@ def _head(change: PathChange) -> Iterator[str]:
 class _Comparison:
     """A file on both sides of a comparison.
 
-    Both contents must be stored, because libgit2's patch points into them.
+    Both contents are kept as attributes, because libgit2's patch points into them.
     """
 
     def __init__(self, objects: Objects, change: PathChange, *, context: int) -> None:

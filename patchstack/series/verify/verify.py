@@ -195,8 +195,8 @@ def prove_series(
     """Verify a configured series.
 
     The last tree is compared with `expect_tree`, in addition to a fork and instead of a lock. With `apply_only`,
-    nothing is compared. `strip` is the N of `-p N`. Raises the errors of `configured_series`, `open_sources` and
-    `verify_links`.
+    nothing is compared. `tree_only` is explained in `Expectation`, and `keep_going` in `verify_links`. `strip` is the N
+    of `-p N`. Raises the errors of `configured_series`, `open_sources` and `verify_links`.
     """
     return prove_and_keep(
         config,
