@@ -163,9 +163,9 @@ class Failure:
     `sites` are up to 20 places, innermost first: the error itself, then the places that instantiated, included or
     called it. A place outside the source has an absolute path.
 
-    `file` and `line` are the first of these places that is inside the source, with a path relative to the root of the
-    source. If there is no such place, `line` is None, and `file` is the compiled file. In a linker error, `file` may be
-    the source of the object. `file` is None if no file of the source is known.
+    `file` and `line` are those of the first place that is inside the source. `file` is relative to the root of the
+    source. If no place is inside the source, `line` is None, and `file` is the compiled file. In a linker error, `file`
+    may be the source of the object. `file` is None if no file of the source is known.
 
     `block` contains the lines to show. `target` is the target that failed.
     """
@@ -298,8 +298,8 @@ class _Places:
         """Return a path relative to the root of the source, and whether the path is inside the source.
 
         An absolute path outside the source stays absolute. A path that begins with `../` is relative to CMake's
-        directory. All other relative paths are relative to the root. In them, directories of generated files, such as
-        `_deps`, are outside the source.
+        directory. All other relative paths are relative to the root. In such paths, directories of generated files,
+        such as `_deps`, are outside the source.
         """
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)

@@ -22,10 +22,10 @@ A new version prevents the reuse of binaries that were built with older commands
 class Toolchain:
     """The compilers.
 
-    `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image. If a toolkit is mounted,
-    it is combined with the digest of the toolkit. On the host, it is a digest of the compilers, the toolkit and the
-    versions. `versions` are the versions of the tools. `cuda` is the version of the CUDA toolkit (major, minor), or
-    None without a toolkit.
+    `digest` (`sha256:…`) covers all compilers. For a container, it is the digest of the image, or one digest of image
+    and toolkit if a toolkit is mounted. On the host, it is a digest of the compilers, the toolkit and the versions.
+    `versions` are the versions of the tools. `cuda` is the version of the CUDA toolkit (major, minor), or None without
+    a toolkit.
     """
 
     digest: str

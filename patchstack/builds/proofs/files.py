@@ -51,7 +51,7 @@ class Survey:
     """The content of `bin`.
 
     `files` are sorted by name. `links` maps the name of each link to the name of its target. `problems` describes all
-    other entries, such as a socket, a link to a file outside `bin`, or a directory that cannot be read.
+    other entries, such as a socket, a link that leads to no file in `bin`, or a directory that cannot be read.
     """
 
     files: tuple[Built, ...]

@@ -38,7 +38,7 @@ def missing_packages() -> list[str]:
 
 
 def require_packages() -> None:
-    """Raise `MissingError` if proofs or provenance need a package that is not installed. It names all such packages."""
+    """Raise `MissingError` if packages for proofs or provenance are not installed. The error names all of them."""
     if missing := missing_packages():
         raise PackageMissing(
             f"a build needs packages that are not installed: {', '.join(missing)}", hint=install_hint("build")

@@ -17,8 +17,8 @@ def check(subject: Subject) -> Iterator[Finding]:
     """Report patches that have no diff or repeat an earlier patch.
 
     A patch repeats an earlier one if both have the same patch-id, or add and remove the same lines in the same files.
-    Equal lines count only if at least three of them have four or more characters without blanks, because a few short
-    lines may be equal by chance.
+    Equal lines count only if at least three of them have four or more characters, not counting blanks, because a few
+    short lines may be equal by chance.
     """
     seen: dict[_Key, str] = {}
     for patch in subject.patches:

@@ -49,9 +49,9 @@ def copy_series(
 ) -> Copied:
     """Write the series' patches to a new directory, with unchanged numbers.
 
-    The copies are anchored, or have `context` lines of context. The copy is published only if it produces the trees of
-    the series. Raises `UsageError` for a directory that is not empty. Also raises the errors of `check_out` if series
-    and lock do not produce the recorded commits.
+    The patches of the copy are anchored, or have `context` lines of context. The copy is published only if it produces
+    the trees of the series. Raises `UsageError` for a directory that is not empty. Also raises the errors of
+    `check_out` if series and lock do not produce the recorded commits.
     """
     refuse_occupied(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
