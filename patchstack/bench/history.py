@@ -144,5 +144,5 @@ def _opened(file: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, OSError) as error:
         raise NoComparison(
             f"cannot use the history of this machine, {file}: {error}",
-            hint="remove the file to start a new history; no verdict depends on it",
+            hint="remove the file to start a new history",
         ) from error

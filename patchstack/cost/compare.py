@@ -179,7 +179,7 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
             assumption="the peaks of the machine" if invalid else "",
             bound=f"at least {operations / seconds:.2f} times the given peaks" if invalid else "",
         )
-    return over_floor(work, row.source, what, row.streams, seconds, read, bandwidth, work.options.ubatch)
+    return over_floor(work, row.source, what, row.streams, seconds, read, bandwidth, work.options.physical_batch)
 
 
 def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
@@ -189,9 +189,9 @@ def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
     once.
     """
     total = row.prompt * sequences
-    whole, rest = divmod(total, work.options.ubatch)
+    whole, rest = divmod(total, work.options.physical_batch)
     read = 0.0
-    for count, tokens in ((whole, work.options.ubatch), (1, rest)):
+    for count, tokens in ((whole, work.options.physical_batch), (1, rest)):
         if tokens and count:
             step = StepSize(tokens=tokens, outputs=0, routing=work.routing)
             read += count * sum(one.step_bytes for one in weigh(work.placed, step))

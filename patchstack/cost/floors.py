@@ -241,7 +241,7 @@ def prefill_floors(
     in bytes per second. `peaks` maps the names that `peak_name` returns to operations per second. Raises `UsageError`
     if the prompt needs more than 131,072 ubatches.
     """
-    ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
+    ubatch = work.options.physical_batch
     if prompt > _UBATCHES * ubatch:
         raise CostRefused(
             f"a prompt of {prompt:,} tokens needs more than {_UBATCHES:,} ubatches of {ubatch:,} tokens",

@@ -149,9 +149,7 @@ def prefill_result(
         "bandwidth": _bandwidth(bandwidth),
         "prompt": Input(value=prompt, whole=True, leaps=True, highest=1 << 24),
         "cached before": Input(value=before, whole=True, lowest=0, highest=1 << 24),
-        "ubatch": Input(
-            value=min(work.options.ubatch or work.options.batch, work.options.batch), whole=True, leaps=True
-        ),
+        "ubatch": Input(value=work.options.physical_batch, whole=True, leaps=True),
     }
     inputs |= {
         f"peak {name}": Input(value=peaks[name], figure="peak", unit="TOP/s" if name == "int8" else "TFLOP/s")
@@ -223,7 +221,7 @@ def memory_result(models: Sequence[Loaded]) -> Result:
         "slots": Input(value=first.options.slots, whole=True, highest=256),
     }
     if first.layout.window and not first.options.swa_full:
-        inputs["ubatch"] = Input(value=first.options.ubatch or first.options.batch, whole=True)
+        inputs["ubatch"] = Input(value=first.options.physical_batch, whole=True)
     parts: dict[str, float] = {}
     for one in models:
         memory = allocate(one.layout, one.options, one.weights)

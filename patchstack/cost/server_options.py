@@ -46,6 +46,12 @@ class ServerOptions:
     unknown: tuple[str, ...] = ()
 
     @property
+    def physical_batch(self) -> int:
+        """The number of tokens that are processed together, at least 1. `ubatch` 0 means the same as `batch`, and
+        `ubatch` is never larger than `batch`."""
+        return max(1, min(self.ubatch or self.batch, self.batch))
+
+    @property
     def self_drafting(self) -> bool:
         """Whether the model drafts with its own draft block."""
         return "draft-mtp" in self.speculation and not self.draft_model

@@ -79,7 +79,7 @@ class Author:
             GIT_AUTHOR_DATE=date,
         )
         if not who.ok:
-            return NoCommit(reason=f"its author or date cannot be used: {who.complaint.splitlines()[-1]}")
+            return NoCommit(reason=f"its author or date cannot be used: {git.first_complaint(who)}")
         ident = who.stdout.rstrip(b"\n")
         head = b"tree %s\nparent %s\nauthor %s\ncommitter %s\n\n" % (tree.encode(), parent.encode(), ident, ident)
         raw = head + _cleaned(told + b"\n\n" + body)

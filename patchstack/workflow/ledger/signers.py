@@ -12,6 +12,7 @@ from patchstack.evidence.signing import Signers
 from patchstack.git import run as git
 
 DEFAULT = "ledger/allowed_signers"
+_HINT = f"use --signers FILE, or --signers REF to read {DEFAULT} from a branch"
 
 
 def find_signers(given: str, root: Path) -> Signers:
@@ -34,6 +35,8 @@ def find_signers(given: str, root: Path) -> Signers:
     ref, _, name = given.partition(":")
     if top is None:
         raise SignersMissing(f"there is no file {given}, and {root} is not in a git repository")
+    if ref.startswith("-"):
+        raise SignersMissing(f"{given} is neither a file nor a ref", hint=_HINT)
     if _is_checked_out(top, ref):
         raise SignersUnusable(
             f"{ref} is checked out here, so its list is in the checked tree",
@@ -41,10 +44,10 @@ def find_signers(given: str, root: Path) -> Signers:
         )
     name = name or (place / DEFAULT).relative_to(top).as_posix()
     found = git.read(top, "cat-file", "blob", f"{ref}:{name}")
-    if ref.startswith("-") or not found.ok:
+    if not found.ok:
         raise SignersMissing(
             f"there is no list of allowed signers {given}: {git.first_complaint(found)}",
-            hint=f"use --signers FILE, or --signers REF to read {DEFAULT} from a branch",
+            hint=_HINT,
         )
     return Signers(content=found.stdout, where=f"{name} of {ref}")
 

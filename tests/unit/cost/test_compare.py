@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,14 @@ def test_the_mean_of_growing_contexts_is_that_of_each_step(tmp_path: Path) -> No
         for first, count in ((0, 1), (3, 500), (100, 7), (0, 2000)):
             each = [kv_read_bytes(work.layout, work.options, one, layers) for one in range(first, first + count)]
             assert mean_kv_read_bytes(work, first, count) == pytest.approx(sum(each) / count)
+
+
+def test_a_physical_batch_of_0_is_that_of_the_batch(tmp_path: Path) -> None:
+    (row,) = (replace(one, ubatch=None) for one in read_runs(rows(tmp_path, ROW)).rows)
+    peaks = {"int8": 1e18, "fp16": 1e18, "fp32": 1e18}
+
+    def compared(ubatch: str) -> object:
+        work = workload(tmp_path / "model.gguf", qwen3_32b(), "-np", "8", "-b", "256", "-ub", ubatch)
+        return compare(work, [row], 273e9, peaks)
+
+    assert compared("0") == compared("256") == compared("1024") != compared("128")

@@ -161,7 +161,7 @@ def test_mails_and_patches_that_make_no_commit_are_named_together(
     assert patchstack("checkout", "product", "again") == 1
     told = capsys.readouterr().err
     assert "error: the patches cannot be converted to commits; nothing was written" in told
-    assert f"{first.name}: its author or date cannot be used: fatal: invalid date format: the other day" in told
+    assert f"{first.name}: its author or date cannot be used: invalid date format: the other day" in told
     assert f"{last.name}: src/kernel.cu: " in told
     assert not (tmp_path / "again").exists()
 

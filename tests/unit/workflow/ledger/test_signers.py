@@ -62,3 +62,8 @@ def test_a_list_in_the_tree_names_no_signers(checkout: Path, tmp_path: Path) -> 
 def test_a_list_that_does_not_exist_is_missing(checkout: Path, given: str) -> None:
     with pytest.raises((MissingError, UsageError)):
         find_signers(given, checkout)
+
+
+def test_an_option_of_git_is_no_ref(checkout: Path) -> None:
+    with pytest.raises(MissingError, match="--batch is neither a file nor a ref"):
+        find_signers("--batch", checkout)
