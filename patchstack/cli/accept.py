@@ -124,7 +124,7 @@ def accept_command(
 
 
 def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:
-    """Check that signing is possible, and lock the workspace for this command.
+    """If a key is given, check that signing is possible. Unless `dry_run` is true, lock the workspace.
 
     Raises `UsageError` if the key does not exist, and `MissingError` if ssh-keygen is not installed.
     """

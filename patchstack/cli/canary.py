@@ -96,7 +96,7 @@ def canary_command(
 
 
 def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: bool, days: int) -> None:
-    """Raise `UsageError` for options that cannot be combined."""
+    """Raise `UsageError` if options cannot be combined, or if `days` is not positive."""
     if strict and not blame:
         raise OptionConflict("--strict needs --blame", hint="add --blame, or omit --strict to see both columns")
     if svg is not None and not forecast:
@@ -106,7 +106,10 @@ def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: boo
 
 
 def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | None]) -> None:
-    """Raise `UsageError` if a plot was requested for several series."""
+    """Raise `UsageError` if a picture was requested for several series.
+
+    Raise `MissingError` if a page was requested, but the package that draws plots is not installed.
+    """
     for option, file in pictures.items():
         if file is not None and len(configs) > 1:
             raise OptionConflict(
@@ -119,7 +122,7 @@ def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | N
 
 
 def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, html: Path | None, *, as_json: bool) -> Exit:
-    """Print the result for one series, and return its exit code."""
+    """Print the result for one series, write the requested pictures, and return the exit code."""
     if as_json:
         from patchstack.report.documents.canary import canary_document
 

@@ -31,7 +31,10 @@ RecordWhyOption = Annotated[
 
 
 def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str | None, policy: str | None) -> None:
-    """Raise `UsageError` for options that cannot be combined."""
+    """Raise `UsageError` if `--record` or `--why` is given, but cannot be used.
+
+    Both must be given, for a single series and without `--policy-from`.
+    """
     if why is not None and name is None:
         raise OptionConflict("--why needs --record", hint="add --record NAME")
     if name is not None and not (why or "").strip():

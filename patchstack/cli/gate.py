@@ -117,7 +117,10 @@ def run_command(
 
 
 def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checked]:
-    """Run the gates of a suite, and print each result immediately."""
+    """Run the gates of a suite, and print each result immediately.
+
+    If `fail_fast` is true, stop after the first FAIL.
+    """
     from patchstack.gates.suite import run_suite
     from patchstack.report.gate import Checked, gate_line
     from patchstack.verdict import Verdict
@@ -136,7 +139,10 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
 
 
 def _run_brought(workspace: Workspace, suite: Suite, ready: Prepared) -> list[Checked]:
-    """Run the gates that the patches declare but the policy does not. Print each result immediately."""
+    """Run the gates that the patches declare but the policy does not, and print each result immediately.
+
+    Without `--policy-from`, run nothing.
+    """
     if workspace.policy is None:
         return []
     from patchstack.gates.suite import read_suites

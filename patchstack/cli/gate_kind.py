@@ -36,7 +36,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gat
 
 
 def kind_command(entry: Entry) -> Callable[..., None]:
-    """Import a kind and return its command as a function for Typer."""
+    """Import a gate kind, and return its command as a function for Typer."""
     kind = entry.load()
 
     def command(**options: Any) -> None:

@@ -81,9 +81,10 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, the noun for its printed count, and the next command for the user.
+    """Return the series, the words that follow its printed count, and the next command for the user.
 
-    The noun is `patches` for a directory of patches, and `commits above it` for a fork.
+    The words are `patches` for a directory of patches, and `commits above it` for a fork. Raises `UsageError` if
+    options are missing.
     """
     from patchstack.series.mirror.discover import from_fork, from_patches
 

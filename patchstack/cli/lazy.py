@@ -36,8 +36,8 @@ STYLE: dict[str, Any] = {
 class Lazy:
     """The location and the help text of a command, so that `--help` does not import the command.
 
-    `target` is `module:attribute` of a function or a Typer app, or a function that returns one of these. `heading` is
-    the section of the command in the help.
+    `target` is `module:attribute`, which names a function or a Typer app. It can also be a function that returns the
+    command's function. `heading` is the section of the command in the help.
     """
 
     target: str | Callable[[], Callable[..., None]]

@@ -162,6 +162,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
     """Return the engine that the user chose, or Docker if none is chosen.
 
     The engine from the command line (`spec`) has priority, then PATCHSTACK_ENGINE, then the engine of the workspace.
+    Raises `UsageError` if `--policy-from` is given and the engine is `host`, unless the command line chose it.
     """
     from patchstack.engine.choose import open_engine
 
@@ -209,7 +210,7 @@ def chosen_series(
     """Return the chosen series of the workspace, or the series that the options describe.
 
     Without `patches`, `upstream` replaces the upstream of the workspace's series. Raises `UsageError` if the options
-    mix a series of the workspace with a described series.
+    mix a series of the workspace with a described series, or describe a series incompletely.
     """
     from patchstack.workspace import SeriesConfig
 
@@ -259,7 +260,7 @@ def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
 
 @contextmanager
 def naming_clones(config: SeriesConfig) -> Iterator[None]:
-    """Add the local clone of the fork to the hint if the upstream cannot be fetched.
+    """If the upstream cannot be fetched or lacks an object, name the fork's local clone in the hint.
 
     The clone is never used as upstream unless the user requests it. Otherwise nobody would notice that the upstream
     lacks the pin.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def connected(spec: str | None, workspace: Workspace | None) -> Iterator[Connection]:
     """Yield a connection to an engine, which is closed at the end of the block.
 
-    The connection can open a second one to wait for the GPU.
+    The connection can open the engine a second time, to wait for the GPU.
     """
     from patchstack.workflow.machine import Connection
 

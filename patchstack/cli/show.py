@@ -105,7 +105,7 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
 def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> tuple[str | None, str | None]:
     """Return the fork commit of a patch, and the place where its id was found.
 
-    The id comes from the comparison, the lock, or the header of the patch.
+    The id comes from the comparison, the lock, or the header of the patch. Both results are None if the id is unknown.
     """
     if mirrored and found is not None:
         return mirrored, found.config.expect

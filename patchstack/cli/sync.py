@@ -213,7 +213,10 @@ def show(state: SyncState, *, json: bool) -> None:
 
 
 def _words(command: str | None) -> tuple[str, ...]:
-    """Split a command into words, as a shell does."""
+    """Split a command into words, as a shell does.
+
+    Return no words for None. Raises `UsageError` if the command is empty or cannot be parsed.
+    """
     if command is None:
         return ()
     import shlex

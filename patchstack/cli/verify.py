@@ -112,7 +112,7 @@ def verify_command(
 
 
 def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_only: bool, tree_only: bool) -> None:
-    """Raise `UsageError` for options that cannot be combined."""
+    """Raise `UsageError` if options cannot be combined, or if `expect_tree` is not a full tree id."""
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise BadValue(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
@@ -139,7 +139,7 @@ def _checking(
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
     """Return copies of the series that are compared only with the fork, or only with the lock.
 
-    Raises `UsageError` if a series has no fork to compare with.
+    Raises `UsageError` if `expect` is neither `fork` nor `lock`, or if a series has no fork to compare with.
     """
     if expect not in ("fork", "lock"):
         raise BadValue(f"--expect {expect} is neither fork nor lock")

@@ -50,7 +50,7 @@ def edited_line(text: PatchText, path: str, diff: str) -> int:
 
 
 def added_line(text: PatchText, path: str) -> int:
-    """Return the line at which the diff of a file starts in a patch, or the subject if the patch has no such diff."""
+    """Return the line at which the diff of a file starts in a patch, or the line of the subject if there is none."""
     wanted = path.encode("utf-8", "replace")
     return next((one.number for one in text.files if wanted in (one.old, one.new)), text.subject_line)
 
@@ -85,7 +85,10 @@ class Checkout:
         return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
     def text(self, series: str, name: str) -> PatchText:
-        """Parse a patch file of a series. If the file cannot be read, return the result for an empty file."""
+        """Parse a patch file of a series.
+
+        If the series is unknown, or if the file cannot be read, return the result for an empty file.
+        """
         directory = self.directories.get(series)
         try:
             return read_text((directory / name).read_bytes() if directory is not None else b"")

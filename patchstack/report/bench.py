@@ -19,7 +19,7 @@ _OPEN = "?"
 
 
 def print_comparison(document: BenchDocument) -> None:
-    """Print the table, the discarded pairs, and the outcome of a comparison."""
+    """Print a comparison: its sides and method, the table, the discarded pairs, and the outcome."""
     print(printable("\n".join(about_lines(document))))
     print()
     rows = [row_cells(row) for row in document.rows]

@@ -90,7 +90,7 @@ class BuildScreen:
         self._own = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._own.enter_context(printing())  # hide the status line: `build` shows a bar, `shell` uses the terminal
+        self._own.enter_context(printing())  # because the bar and the shell use the terminal
         if sys.stderr.isatty() and not quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -117,7 +117,7 @@ class BuildScreen:
         self._own.close()
 
     def close(self) -> None:
-        """Restore the terminal."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

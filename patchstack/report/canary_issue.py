@@ -40,8 +40,8 @@ class Issue:
 def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compiled: str = "") -> Issue:
     """Return the issue for the canary documents of all series, and for the builds.
 
-    The issue is open if a series needs work or could not be examined, or if the build job did not succeed. `run` is the
-    URL of the workflow run. `compiled` is the result of the build job.
+    The issue is open if a patch does not apply, a check fails, a series could not be examined, or a build failed. `run`
+    is the URL of the workflow run. `compiled` is the result of the build job, or empty if there was none.
 
     Raises `UsageError` if there are no canary documents, or if `name` cannot be used in a marker.
     """
@@ -104,7 +104,8 @@ def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> 
 def _named(documents: Sequence[_Canary]) -> str:
     """Return the series' names for a title, or their number if there are more than three.
 
-    Special characters are replaced. Markdown needs no escaping, because GitHub shows titles as plain text.
+    Special characters are replaced by `?`. The names need no escaping for Markdown, because GitHub shows titles as
+    plain text.
     """
     names = [re.sub(r"[^A-Za-z0-9._-]", "?", one.series) for one in documents]
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} series"

@@ -28,7 +28,11 @@ LARGEST = 5000  # maximum number of results that code scanning stores
 
 
 def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
-    """Return one SARIF run with the findings of all series. Waived findings are omitted."""
+    """Return a SARIF log with one run: the findings and the failed checks of all series.
+
+    Waived findings, and findings in files outside the repository, are omitted. The log contains at most `LARGEST`
+    results.
+    """
     lints = [document for document in documents if isinstance(document, LintDocument)]
     rules = {rule.id: rule.reason for document in lints for rule in document.rules}
     rules |= {_id(check): check.what or f"the check {check.name}" for document in lints for check in document.checks}

@@ -40,8 +40,8 @@ def require_page() -> None:
 class Gaps:
     """The gaps in the streams of all answered requests, in ms.
 
-    `tokens` contains the gaps between tokens (ITL). Streams are skipped if the number of tokens in a chunk is unknown.
-    `chunks` contains the gaps between chunks with content (ICL).
+    `tokens` contains the gaps between tokens (ITL), without the streams in which the number of tokens in a chunk is
+    unknown. `chunks` contains the gaps between chunks with content (ICL).
     """
 
     tokens: Sequence[float]

@@ -99,7 +99,7 @@ def _diff(text: str) -> Iterator[Line]:
 
 
 def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:
-    """Print a patch to stdout. Colour is used on a terminal, unless `plain` is true."""
+    """Print a patch to stdout, in colour if output to stdout uses colour and `plain` is false."""
     lines = [(printable(_one_line(text)), style) for text, style in show_lines(shown)]
     if plain or not coloured(sys.stdout):
         print("\n".join(text for text, _ in lines))

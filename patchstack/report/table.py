@@ -145,7 +145,8 @@ def _whole(table: Table) -> list[int]:
 def _fitted(table: Table, width: int) -> list[int] | None:
     """Return the widths of the columns at which the table fits into `width`, or None if it cannot fit.
 
-    In each step, the widest column that can shrink becomes narrower. The steps end when the table fits.
+    Spare columns shrink first, then prose and paths, then figures. In each step, the widest of these columns becomes
+    narrower by 1. The steps end when the table fits.
     """
     from rich.cells import cell_len
 

@@ -70,7 +70,8 @@ class TaskScreen:
     def ended(self, tasks: Sequence[Task]) -> None:
         """Show the outer task again after an inner task ended.
 
-        If the outermost task ended, clear the status line and store the duration of the task.
+        If the outermost task ended, clear the status line. The duration of the task is stored if it is typical and not
+        short, and if the task has a key.
         """
         self._tasks = tuple(tasks[:-1])
         if self._tasks:

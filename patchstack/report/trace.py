@@ -219,7 +219,10 @@ def contradiction_lines(traced: Traced) -> Iterator[str]:
 
 
 def print_comparison(comparison: Comparison, first: Traced, second: Traced, *, everything: bool = False) -> None:
-    """Print the counts of two logs, their differences, and a summary."""
+    """Print the counts of two logs, their differences, and a summary.
+
+    If `everything` is false, a table by shape contains only the first rows that differ.
+    """
     print(printable(f"A: {first.name}"))
     print(printable(f"B: {second.name}"))
     print(printable(_workload(comparison)))

@@ -196,14 +196,14 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> 
 
 
 def _remarks(documents: list[Report], ground: Checkout, *, by_lock: bool) -> list[Annotation]:
-    """Return the annotations for the documents. If `by_lock` is true, also warn about comparisons with a lock."""
+    """Return the annotations for the documents. If `by_lock` is true, add notices about comparisons with a lock."""
     from patchstack.report.annotations import all_remarks
 
     return all_remarks(documents, ground) + (_against_locks(documents) if by_lock else [])
 
 
 def _against_locks(documents: list[Report]) -> list[Annotation]:
-    """Return warnings about comparisons with a lock that is part of the same pull request."""
+    """Return notices about comparisons with a lock, which the same pull request can change."""
     from patchstack.report.documents.verify import VerifyDocument
     from patchstack.report.github import Annotation, Level
 
@@ -291,7 +291,7 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
 
 
 def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
-    """Return the options that describe a series on the upstream commit of the inputs, instead of its pin."""
+    """Return the options that describe the series, with the upstream commit of the inputs in place of the pin."""
     config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),

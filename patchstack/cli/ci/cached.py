@@ -31,9 +31,9 @@ def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterabl
     """Return the plan for a cache.
 
     The cache contains git directories, and git obeys the configuration in them. So whoever writes the cache controls
-    what git does in other jobs. Therefore, only runs on the default branch may write, and only for events that a person
-    without write access to the repository cannot cause. A pull request only reads. A release (a tag) neither reads nor
-    writes, because it must not depend on earlier jobs.
+    what git does in other jobs. Therefore, only runs on the default branch may write, and only for events that people
+    without write access to the repository cannot trigger. A pull request only reads. A release (a tag) neither reads
+    nor writes, because it must not depend on earlier jobs.
     """
     digest = hashlib.sha256()
     for part in content:

@@ -60,5 +60,5 @@ def matrix_command(
 
 
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the words of an option. One use of the option may contain several words."""
+    """Return the words of an option. One use of the option may contain several words, separated by spaces or commas."""
     return tuple(word for one in given or () for word in one.replace(",", " ").split())

@@ -26,7 +26,7 @@ def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
         return inputs.policy_from
     if event.base and git.read(root, "cat-file", "-e", f"{event.base}^{{commit}}").ok:
         return event.base
-    # The checkout of a pull request is its merge into the base, so its first parent is the base.
+    # A pull request is checked out as its merge into the base, so the first parent of HEAD is the base.
     merged = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
     first = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^1")
     if not (merged.ok and first.ok):

@@ -78,7 +78,7 @@ def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: st
 
 
 def show(document: CostDocument, *, json: bool, html: Path | None = None) -> None:
-    """Print a document as JSON or as tables, and write its HTML page."""
+    """Print a document as JSON or as tables. If `html` is given, also write the HTML page to this file."""
     if html is not None:
         from patchstack.report.cost.plots import write_page
 

@@ -160,7 +160,10 @@ def _weights_result(subject: Subject, tokens: int) -> Result:
 def decode_answer(
     subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], varied: str | None = None
 ) -> CostDocument:
-    """Return the lower bound for the decode time, for each number of streams and each context length."""
+    """Return the lower bound for the decode time, for each number of streams and each context length.
+
+    Raises `UsageError` if a number of streams is below 1, or if the bandwidth is unknown.
+    """
     if min(streams) < 1:
         raise BadValue("--streams must be at least 1")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
@@ -177,7 +180,11 @@ def decode_answer(
 def prefill_answer(
     subject: Subject, machine: Machine, prompt: int, before: int, varied: str | None = None
 ) -> CostDocument:
-    """Return the lower bound for the time of each ubatch of a prompt."""
+    """Return the lower bound for the time of each ubatch of a prompt.
+
+    Raises `UsageError` if the bandwidth is unknown. Raises `MissingError` if `varied` is given and a peak rate is
+    unknown.
+    """
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     floors = prefill_floors(work, prompt, bandwidth, machine.peak_values, before=before)
     found = replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
@@ -317,7 +324,7 @@ def compare_answer(
     """Return measured times divided by their lower bounds, and the exit status.
 
     `runs` are files of measured times, and `given` are measured times in the form GROUP=TIME@STREAMS. `options` are
-    options of the measured run that its file does not record.
+    options of the measured runs that the files do not record.
     """
     from patchstack.report.cost.runs import read_runs
 

@@ -23,7 +23,7 @@ _HINT = "use rows of llama-batched-bench (--output-format jsonl), or the output 
 _OWN = frozenset(
     ["-npp", "-ntg", "-npl", "--output-format", "-fit", "-lv", "-p", "-n", "-r", "-o", "-d", "--n-depth", "-pg"]
 )
-"""Options with a value that select what is measured, not how the model is run."""
+"""Options that select what is measured, not how the model is run. Each of these options takes a value."""
 _LINE = 64 << 20  # maximum length of a line, in bytes; a bench document with 1000 pairs has a few million bytes
 _OWN_FLAGS = frozenset(("-pps", "--perf", "--progress"))
 
@@ -206,7 +206,10 @@ def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
 
 
 def _options(args: Sequence[str], given: Sequence[str]) -> ServerOptions:
-    """Return the options of the run: first the given options, then the options in the document."""
+    """Return the options of the run: first the given options, then the options in the document.
+
+    Options that only select what is measured are omitted.
+    """
     kept: list[str] = []
     words = iter(args)
     for word in words:

@@ -1,6 +1,6 @@
 """Find the times in a `patchstack.serve/1` document that have a lower bound.
 
-These are the rate of steady decoding and the times of the fastest requests.
+They are computed from the rate of steady decoding, and from the fastest requests.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ _STYLES = {"PASS": "green", "INVALID": "yellow"}
 
 
 def size(count: float | None) -> str:
-    """Return bytes as text in binary units, for example `62.81 MiB`."""
+    """Return bytes as text in binary units, for example `62.81 MiB`. None becomes `not counted`."""
     if count is None:
         return "not counted"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -129,7 +129,7 @@ def gigabytes(count: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return a duration as text, for example `72.4 ms` or `12.3 s`."""
+    """Return a duration as text, for example `72.4 ms` or `12.3 s`. None becomes `unknown`."""
     if milliseconds is None:
         return "unknown"
     if milliseconds >= 1e4:
@@ -140,7 +140,7 @@ def duration(milliseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage, for example `57.0%`."""
+    """Return a share as a percentage, for example `57.0%`. None becomes `unknown`."""
     return "unknown" if share is None else f"{100 * share:,.1f}%"
 
 
@@ -359,7 +359,7 @@ def variation_table(found: Sequence[CostVariation]) -> Table:
 def _input(name: str, value: float) -> str:
     """Return the value of an input as text.
 
-    The text contains the unit of a machine's rate, but no unit for tokens and thresholds.
+    A bandwidth or a peak rate is shown with its unit. Other values, such as numbers of tokens, are shown without one.
     """
     if name == "bandwidth":
         return f"{value / 1e9:,.4g} GB/s"
@@ -402,7 +402,7 @@ def _blame(message: int | None, role: str, change: str, lost: int | None) -> str
 
 
 def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
-    """Yield the total number of tokens, its growth with the steps, the unit of the counts, and gaps in the log."""
+    """Yield the token totals, the growth of the processed tokens, the unit of the counts, and gaps in the log."""
     told = f"{prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}"
     yield f"sum      {told}, {prefix.cached_tokens:,} cached, {prefix.processed_tokens:,} processed"
     yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"

@@ -34,9 +34,9 @@ class BenchRow(Part, frozen=True, kw_only=True):
     better, they are values of A / B - 1. In both cases, a positive value means that B is better. `low` and `high` are
     null if no bound has been shown yet. `estimate` and both bounds are null if no pair counts.
 
-    `a` and `b` are medians in `unit` over all pairs. `shown` lists the statements that hold. `e_values` contains the
-    largest e-value of each statement so far. `needed` is the estimated number of pairs that the next statement needs,
-    or null if unknown.
+    `a` and `b` are medians in `unit` over the pairs that count. They are null if no pair counts. `shown` lists the
+    statements that hold. `e_values` contains the largest e-value of each statement so far. `needed` is the estimated
+    number of pairs that the next statement needs, or null if unknown.
     """
 
     name: str
@@ -88,8 +88,8 @@ class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1
     """A comparison of two sides.
 
     `outcome` is `keep`, `reject`, `no difference seen`, `INVALID`, or `undecided` while more pairs may run. `decided`
-    is the number of pairs after which the outcome was decided. `unplanned` describes choices that were made after
-    results had been seen.
+    is the number of pairs after which the outcome was decided, or null if it is not decided. `unplanned` describes
+    choices that were made after results had been seen.
     """
 
     comparison: str

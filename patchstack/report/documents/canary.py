@@ -151,8 +151,8 @@ class FileEntry(Part, frozen=True, kw_only=True):
 class RiskEntry(Part, frozen=True, kw_only=True):
     """The risk of a patch.
 
-    `risk` is the probability (0 to 1) that upstream soon changes lines of the patch. `where` is the main source of this
-    risk.
+    `risk` is the probability (0 to 1) that upstream changes lines of the patch in the next 30 days. `where` is the main
+    source of this risk.
     """
 
     file: str

@@ -32,7 +32,7 @@ class CostMachine(Part, frozen=True, kw_only=True):
 class CostModel(Part, frozen=True, kw_only=True):
     """The model: the bytes of its tensors, and the memory that follows from its header.
 
-    `memory` is null if the architecture is unknown.
+    `memory` names the memory layout. `memory` and all fields after it are null if the architecture is unknown.
     """
 
     path: str
@@ -131,7 +131,7 @@ class CostOutweigh(Part, frozen=True, kw_only=True):
 
 
 class CostOperations(Part, frozen=True, kw_only=True):
-    """The operations that one peak rate of the machine limits."""
+    """The number of operations whose speed is limited by one peak rate of the machine."""
 
     peak: str
     operations: float
@@ -168,8 +168,8 @@ class CostAllocation(Part, frozen=True, kw_only=True):
 class CostFit(Part, frozen=True, kw_only=True):
     """What fits into the memory of a machine.
 
-    `room_bytes` is the size of this memory. If llama-fit-params reported compute buffers, they are subtracted.
-    `trained_tokens` is the context length that the model was trained for. llama.cpp supports at most 256 slots.
+    `room_bytes` is the size of this memory, minus the compute buffers that llama-fit-params reported. `trained_tokens`
+    is the context length for which the model was trained. `most_slots` is at most 256, which is the limit of llama.cpp.
     """
 
     room_bytes: int

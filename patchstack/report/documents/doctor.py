@@ -23,7 +23,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class DoctorDocument(Document, frozen=True, kw_only=True, tag="patchstack.doctor/1"):
-    """The state of this machine: every check, whether `verify` works, and which builds are possible."""
+    """The state of this machine: every check, whether `verify` can run, and where builds can run."""
 
     verify: bool
     builds: tuple[str, ...]

@@ -87,7 +87,10 @@ class OwnerEntry(Part, frozen=True, kw_only=True):
 
 
 class HolderEntry(Part, frozen=True, kw_only=True):
-    """One place of the lock, and the process that holds the lock there. `owner` is null if no owner is known."""
+    """A directory of the GPU lock, and the process that holds the lock there.
+
+    `place` is the path of the directory. `owner` is null if no owner is known.
+    """
 
     place: str
     standing: str

@@ -57,7 +57,7 @@ _TYPES = {kind.schema(): kind for kind in (VerifyDocument, LintDocument, CanaryD
 
 
 class _Head(msgspec.Struct):
-    """The field that identifies the type of the document on a line."""
+    """The fields that identify the type of the document on a line."""
 
     schema: str | None = None
     error: Any = None

@@ -43,7 +43,7 @@ class ServeSteady(Part, frozen=True, kw_only=True):
 
 
 class ServeNotebook(Part, frozen=True, kw_only=True):
-    """The rates and times of the run, as the client in one fork's notebook names and computes them.
+    """The rates and times of the run, with the names and formulas of the client in one fork's notebook.
 
     Rates are in tokens per second, times in seconds. `caveat` explains the limits of `decode_agg_tps`.
     """

@@ -80,7 +80,8 @@ class TraceSpread(Part, frozen=True, kw_only=True):
 class TracePoints(Part, frozen=True, kw_only=True):
     """Values over time.
 
-    Each point is the sum of `counts` samples. `values` contains a list of sums for each point.
+    Each point is a sum over several samples. For each point, `counts` contains the number of samples, and `values`
+    contains a sum for each column.
     """
 
     columns: tuple[str, ...]
@@ -126,8 +127,8 @@ class TraceCheck(Part, frozen=True, kw_only=True):
     """A check of a log.
 
     `what` is the condition, and `said` and `found` are its two sides as text. The verdict is PASS, FAIL, or INVALID if
-    the log does not show the result. After a FAIL, the figures in `spoils` must not be used: `records`, or keys of a
-    summary.
+    the log does not show the result. After a FAIL, the figures that `spoils` names must not be used. `spoils` contains
+    `records`, or keys of a summary.
     """
 
     trace: str
@@ -213,8 +214,8 @@ class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchsta
     """A comparison of two logs of one workload.
 
     `same` is true if every route and shape occurs equally often in both logs. `same_kinds` is true if the same routes
-    and shapes occur in both. `bounded` lists traces with incomplete records. `replayed` contains the numbers of
-    replayed CUDA graphs in the two logs, or is null if unknown. The calls of a replayed graph are not recorded.
+    and shapes occur in both. `bounded` lists traces with incomplete records. `replayed` contains how often CUDA graphs
+    were replayed in each log, or is null if unknown. The calls of a replayed graph are not recorded.
     """
 
     first: tuple[TraceSource, ...]

@@ -25,7 +25,7 @@ class ProblemEntry(Part, frozen=True, kw_only=True):
     """A reason why a patch does not apply.
 
     `path` is the source file, or empty if the patch names none. `hunk` is the number of the hunk in the diff of that
-    file. `line` is the number of the line in the patch file. Both are counted from 1, and null if unknown.
+    file. `line` is the number of the line in the patch file. Both are counted from 1. They are null if unknown.
     """
 
     fault: str
