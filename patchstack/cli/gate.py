@@ -123,6 +123,7 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
     """
     from patchstack.gates.suite import run_suite
     from patchstack.report.gate import Checked, gate_line
+    from patchstack.report.text import counted
     from patchstack.verdict import Verdict
 
     checks: list[Checked] = []
@@ -132,7 +133,9 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
         checks.append(Checked(phase=suite.name, check=gate.name, kind=gate.kind, judgement=judgement))
         taken.append((gate.name, seconds))
         if fail_fast and judgement.verdict is Verdict.FAIL:
-            talk(f"stopped after the first FAIL: {len(suite.gates) - len(checks)} gates were not run")
+            left = len(suite.gates) - len(checks)
+            if left:
+                talk(f"stopped after the first FAIL: {counted(left, 'gate')} {'was' if left == 1 else 'were'} not run")
             break
     tell_longest(taken)
     return checks

@@ -193,4 +193,5 @@ def _together(broken: Broken) -> str:
     """
     if not broken.together:
         return ""
-    return f" (only together with {', '.join(commit.label for commit in broken.together)}; neither breaks it alone)"
+    few = "neither" if len(broken.together) == 1 else "none of them"
+    return f" (only together with {', '.join(commit.label for commit in broken.together)}; {few} breaks it alone)"

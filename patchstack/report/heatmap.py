@@ -94,7 +94,7 @@ def heat_svg(forecast: Forecast) -> str:
         right = _LEFT + _CELL * len(forecast.weeks) + 10
         count = len(file.patches)
         parts.append(
-            f'<text x="{right}" y="{top + 14}">{file.commits} / {count} patch{"es" if count > 1 else ""}</text>'
+            f'<text x="{right}" y="{top + 14}">{file.commits} / {count} patch{"" if count == 1 else "es"}</text>'
         )
     return "\n".join([*parts, "</svg>", ""])
 

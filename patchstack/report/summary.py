@@ -131,7 +131,7 @@ def _lint(document: LintDocument) -> Iterator[str]:
     found = document.findings
     waived = f", {len(document.waived)} waived" if document.waived else ""
     word = "clean" if document.clean else f"{len(found)} finding{'s' if len(found) != 1 else ''}"
-    yield f"### lint {code(document.series)}: {word} in {document.patch_count} patches{waived}"
+    yield f"### lint {code(document.series)}: {word} in {patch_count(document.patch_count)}{waived}"
     yield from _checks(document.checks)
     if not found:
         return
