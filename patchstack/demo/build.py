@@ -137,7 +137,10 @@ def build_demo(root: Path) -> Demo:
     Raises `UsageError` if `root` is a file, or a directory that is not empty.
     """
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise AlreadyExists(f"{root} already exists", hint="run 'patchstack demo DIR' with a different directory")
+        raise AlreadyExists(
+            f"{root} already exists and is not an empty directory",
+            hint="run 'patchstack demo DIR' with a different directory",
+        )
     root.mkdir(parents=True, exist_ok=True)
     upstream = _Repository(root / "upstream", "master")
     upstream.write(_upstream_files())

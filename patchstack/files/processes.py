@@ -223,9 +223,10 @@ def left_behind(tagged: str, path: Path) -> bool:
 def is_gone(pid: int, place: str | None, *, silent: float) -> bool:
     """Return whether a process counts as ended.
 
-    `silent` is the time since the process last wrote, in seconds. In this place, a process counts as ended if its
-    number is not in use. In a different place, only `silent` counts. If `place` is None, because the tag is from an
-    earlier version, both conditions are checked.
+    `place` is the id of the place in which `pid` is valid (see `here`). `silent` is the time since the process last
+    wrote, in seconds. A process of this place counts as ended if its number is not in use. A process of a different
+    place counts as ended if `silent` exceeds a limit. If `place` is None, because the tag is from an earlier version,
+    both must be true.
     """
     if place == here():
         return not _in_use(pid)

@@ -52,7 +52,8 @@ class LoadedFiles:
     def borrowable(self, program: str, others: Iterable[str]) -> bool:
         """Return whether a program can run with the libraries named in `others`.
 
-        The program must need at least one library of this build, and `others` must contain every such library.
+        `others` contains the file names of a different build. Return True if the program needs at least one library of
+        this build, and `others` contains each library of this build that the program needs.
         """
         elf = self._read().get(program)
         needed = [one for one in elf.needed if one in self._names] if elf is not None else []

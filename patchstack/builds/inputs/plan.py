@@ -246,9 +246,9 @@ def _native(
     ]
     if asked and not (about.local and about.platform == platform.value):
         raise BuildPlanRefused(
-            "native code is for this machine, but the engine is a different machine",
+            "cannot build native code: the engine is on a different machine or has a different platform",
             problems=asked,
-            hint="name the architecture instead, or build on that machine with --engine host",
+            hint="replace native by the name of the architecture, or run patchstack on that machine with --engine host",
         )
     return bool(asked)
 

@@ -446,9 +446,9 @@ def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, 
 
 
 def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
-    """Return which expected transcript a state's transcript differs from.
+    """Return whether a state's transcript differs from its reference, or from that of the state named in `same_as`.
 
-    The state's reference is compared first. Return None if there is no difference.
+    The reference is compared first. Return None if there is no difference, or no transcript to compare.
     """
     transcript, state = _sole(seen), seen.state
     if transcript is None:

@@ -1,9 +1,10 @@
 """Gate kind `routes`: count traces with a switch on and off, and compare the counts with expectations.
 
-The gate shows that a switch changes the route of calls. `engaged` does not prove this, because it checks only that a
-switch leaves a line: a route can be taken once in a warm-up and never again. The expectations are written as for
-`patchstack trace read --expect`. The gate is INVALID if records were lost because of a trace's limit, or if records
-contradict their summary. To run a different program, use `program:` and `args:` instead of `model:` and `prompt:`.
+The gate shows that a switch changes the route of calls. `engaged` does not prove this. It checks only that the mark
+appears with the switch on, and is missing with the switch off. A call in a warm-up may leave the mark although no later
+call takes the route. The expectations are written as for `patchstack trace read --expect`. The gate is INVALID if
+records were lost because of a trace's limit, or if records contradict their summary. To run a different program, use
+`program:` and `args:` instead of `model:` and `prompt:`.
 
     - name: grouped
       kind: routes

@@ -324,8 +324,9 @@ def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
 def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit:
     """Return the first difference between a hunk that fits nowhere and the best place for it.
 
-    The best place has most of the hunk's lines. If several places are equally good, it is the nearest one to the line
-    in the hunk's header. If the effort is used up, only the places found so far count.
+    The best place contains the largest number of the hunk's lines. If several places are equally good, it is the one
+    nearest to the line in the hunk's header. If the search reaches the limit of `effort`, only the places found so far
+    are compared.
     """
     before, total = hunk.before, _line_count(lines)
     wanted = min(max(hunk.new_start - 1, 0), total)

@@ -51,7 +51,7 @@ def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
 
 
 def _first_difference(objects: Objects, before: TreeOverlay, after: TreeOverlay, file: PatchedFile) -> int | None:
-    """Return the first line, from 1, in which the results of git and GNU patch differ.
+    """Return the number of the first line in which the results of git and GNU patch differ. Line numbers start at 1.
 
     Return None if the results are equal, or if GNU patch would fail. Also return None if the patch creates or deletes
     the file, or if the file is too large or not regular.

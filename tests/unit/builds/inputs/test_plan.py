@@ -146,7 +146,7 @@ def test_what_does_not_go_together_is_refused(request_: Request, words: str) -> 
 )
 def test_native_code_is_refused_where_the_engine_is_another_machine(definition: tuple[str, str]) -> None:
     request = Request(variant="cpu", cmake=(definition,))
-    with pytest.raises(UsageError, match="native code is for this machine") as error:
+    with pytest.raises(UsageError, match="cannot build native code: the engine is on a different machine") as error:
         a_plan(request, engine=an_engine(local=False))
     assert definition[0] in error.value.problems[0]
     assert a_plan(request).native
