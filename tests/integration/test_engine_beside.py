@@ -111,9 +111,12 @@ def test_killed_at_any_step_nothing_is_left_running_on_the_host(
     tmp_path: Path, step: bytes, how: signal.Signals
 ) -> None:
     with client(_script("host", tmp_path)) as one:
-        one.wait_for(step)
+        one.wait_for(b"started")
         sessions = _children(one.process.pid)
         assert sessions
+        if step != b"started":
+            one.wait_for(step)
+            sessions |= _children(one.process.pid)  # in the last step, they may have ended already
         one.end(how)
         eventually(
             lambda: not any(found.session in sessions and not found.ended for _, found in processes.visible()),
@@ -126,9 +129,10 @@ def test_killed_at_any_step_nothing_is_left_running_on_the_host(
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_at_any_step_no_container_is_left(tmp_path: Path, step: bytes, how: signal.Signals) -> None:
     with client(_script(SPEC, tmp_path)) as one:
-        one.wait_for(step, seconds=60)
         pid = one.process.pid
+        one.wait_for(b"started", seconds=60)
         assert containers_of(pid)
+        one.wait_for(step, seconds=60)
         one.end(how)
         eventually(lambda: not containers_of(pid), "containers are left", seconds=30)
 
